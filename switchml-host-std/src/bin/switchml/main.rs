@@ -1,0 +1,2 @@
+//! The `switchml` program.
+fn main() {}

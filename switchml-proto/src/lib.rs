@@ -1,0 +1,5 @@
+//! The SwitchML protocol core.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod numeric;
