@@ -4,7 +4,7 @@
 //! then becomes an integer with as many bits as fit n times into 31.
 
 use super::element::Float;
-use super::round::round_half_even;
+use super::round::{self, Range, round_half_even};
 use super::types::{Reduction, WorldSize};
 use super::words;
 
@@ -15,8 +15,6 @@ pub const NO_EXPONENT: i8 = -128;
 /// The exponent of a block with an Inf or a NaN (N-3).
 pub const NOT_FINITE: i8 = 127;
 
-/// The exponent field of a binary32.
-const EXPONENT_FIELD: u32 = 0x7F80_0000;
 /// The exponent field's position in a binary32.
 const EXPONENT_SHIFT: u32 = 23;
 /// What is taken from a biased exponent, 0..=255, so that it fits into a signed octet (N-2).
@@ -25,13 +23,9 @@ const EXPONENT_OFFSET: i32 = 128;
 /// The exponent of a block: the largest biased exponent of its elements as binary32, less 128 (N-2).
 #[inline(always)]
 pub fn block_exponent<T: Float>(chunk: &[T]) -> i8 {
-    // Signed, because the smallest instruction sets compare only signed integers. The field is never negative.
-    let mut largest = 0;
-    for element in chunk {
-        largest = largest.max((element.widen().to_bits() & EXPONENT_FIELD) as i32);
-    }
-    // -128..=127
-    ((largest >> EXPONENT_SHIFT) - EXPONENT_OFFSET) as i8
+    let bits = T::largest_magnitude(chunk).widen().to_bits();
+    // The sign is 0, so that this is 0..=255, less 128.
+    ((bits >> EXPONENT_SHIFT) as i32 - EXPONENT_OFFSET) as i8
 }
 
 /// Writes a chunk as integers: each element times 2^s, rounded half to even, where s follows from the exponent on
@@ -53,12 +47,9 @@ pub fn encode_block<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, 
         return;
     }
     let scale = power_of_two(scale_exponent(exponent, world_size));
-    if block_exponent(chunk) <= exponent {
-        // Every magnitude is less than 2^E, hence every product less than 2^(31-h): nothing is to be limited.
-        for (word, element) in words.iter_mut().zip(chunk) {
-            *word = round_half_even(element.widen() * scale).to_be_bytes();
-        }
-    } else {
+    // With an exponent that covers the chunk, every element is less than 2^E in magnitude.
+    let bound = power_of_two(31 - world_size.headroom() as i32);
+    if round::encode(chunk, scale, bound.to_bits(), words) == Range::Left {
         for (word, element) in words.iter_mut().zip(chunk) {
             *word = limited(element.widen() * scale, world_size).to_be_bytes();
         }

@@ -1,7 +1,7 @@
 //! Fixed scaling factor (N-6).
 
 use super::element::Float;
-use super::round::round_half_even;
+use super::round::{self, Range, round_half_even};
 use super::types::{Reduction, ScalingFactor, WorldSize};
 use super::words;
 
@@ -25,17 +25,17 @@ pub fn encode_fixed<T: Float>(
 ) -> bool {
     let factor = factor.get();
     let limit = limit(world_size);
-    let mut largest = 0;
-    for (word, element) in words::padded(wire, chunk.len()).iter_mut().zip(chunk) {
-        let product = element.widen() * factor;
-        // The patterns of magnitudes are ordered as the magnitudes are, and those of NaNs come last.
-        largest = largest.max((product.to_bits() & 0x7FFF_FFFF) as i32);
-        let number = if product.is_nan() { 0.0 } else { product };
-        let below = if number < limit { number } else { limit };
-        let limited = if below > -limit { below } else { -limit };
-        *word = round_half_even(limited).to_be_bytes();
+    let words = words::padded(wire, chunk.len());
+    // The pattern above the limit's is that of the next larger binary32.
+    let range = round::encode(chunk, factor, limit.to_bits() + 1, words);
+    if range == Range::Left {
+        for (word, element) in words.iter_mut().zip(chunk) {
+            let product = element.widen() * factor;
+            let number = if product.is_nan() { 0.0 } else { product };
+            *word = round_half_even(number.clamp(-limit, limit)).to_be_bytes();
+        }
     }
-    largest > limit.to_bits() as i32
+    range == Range::Left
 }
 
 /// Reads a chunk of sums: each as binary32, divided by n for a mean, divided by the factor, and rounded to
