@@ -55,3 +55,6 @@ pub use self::integer::{decode_integer, decode_octets, encode_integer, encode_oc
 pub use self::types::{
     ElementType, InvalidScalingFactor, InvalidWorldSize, Reduction, ScalingFactor, WorldSize,
 };
+
+#[cfg(test)]
+mod tests;
