@@ -1,0 +1,116 @@
+//! Block floating point (N-2 to N-5).
+//!
+//! The elements of a chunk share one exponent, on which the workers agree first: the maximum of theirs. Each element
+//! then becomes an integer with as many bits as fit n times into 31.
+
+use super::element::Float;
+use super::round::{self, Range, round_half_even};
+use super::types::{Reduction, WorldSize};
+use super::words;
+
+/// The exponent where there is none to tell (W-6). It is also that of an empty block, and of one that holds only zeros
+/// and subnormals: the smallest, so that the maximum is the other's.
+pub const NO_EXPONENT: i8 = -128;
+
+/// The exponent of a block with an Inf or a NaN (N-3).
+pub const NOT_FINITE: i8 = 127;
+
+/// The exponent field's position in a binary32.
+const EXPONENT_SHIFT: u32 = 23;
+/// What is taken from a biased exponent, 0..=255, so that it fits into a signed octet (N-2).
+const EXPONENT_OFFSET: i32 = 128;
+
+/// The exponent of a block: the largest biased exponent of its elements as binary32, less 128 (N-2).
+#[inline(always)]
+pub fn block_exponent<T: Float>(chunk: &[T]) -> i8 {
+    let bits = T::largest_magnitude(chunk).widen().to_bits();
+    // The sign is 0, so that this is 0..=255, less 128.
+    ((bits >> EXPONENT_SHIFT) as i32 - EXPONENT_OFFSET) as i8
+}
+
+/// Writes a chunk as integers: each element times 2^s, rounded half to even, where s follows from the exponent on
+/// which the workers agreed, and from their number (N-4). With [`NOT_FINITE`] all integers are 0 (N-3).
+///
+/// `wire` is the element part of a datagram, `4 * k` octets. What the chunk does not fill is padded with zeros.
+///
+/// The agreed exponent is at least the chunk's own, unless the aggregator is at fault. Such a wrong exponent
+/// does no harm: integers are limited to +-(2^(31-h) - 1), and a NaN, which only then can be met here, becomes 0.
+///
+/// # Panics
+///
+/// If `wire` is shorter than `4 * chunk.len()` octets, or no multiple of 4 octets long.
+#[inline(always)]
+pub fn encode_block<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, wire: &mut [u8]) {
+    let words = words::padded(wire, chunk.len());
+    if exponent == NOT_FINITE {
+        words.fill([0; 4]);
+        return;
+    }
+    let scale = power_of_two(scale_exponent(exponent, world_size));
+    // With an exponent that covers the chunk, every element is less than 2^E in magnitude.
+    let bound = power_of_two(31 - world_size.headroom() as i32);
+    if round::encode(chunk, scale, bound.to_bits(), words) == Range::Left {
+        for (word, element) in words.iter_mut().zip(chunk) {
+            *word = limited(element.widen() * scale, world_size).to_be_bytes();
+        }
+    }
+}
+
+/// Reads a chunk of sums: each as binary32, divided by n for a mean, times 2^-s, and rounded to float16 or bfloat16
+/// if that is the element type (N-5). With [`NOT_FINITE`] every element becomes the quiet NaN (N-3). Octets beyond the
+/// chunk are padding, and are not read.
+///
+/// `exponent` is the one that [`encode_block`] was given at every rank.
+///
+/// # Panics
+///
+/// If `wire` is shorter than `4 * chunk.len()` octets.
+#[inline(always)]
+pub fn decode_block<T: Float>(
+    wire: &[u8],
+    exponent: i8,
+    world_size: WorldSize,
+    reduction: Reduction,
+    chunk: &mut [T],
+) {
+    if exponent == NOT_FINITE {
+        chunk.fill(T::QUIET_NAN);
+        return;
+    }
+    let scale = power_of_two(-scale_exponent(exponent, world_size));
+    let workers = f32::from(world_size.get());
+    match reduction {
+        Reduction::Sum => words::convert(wire, chunk, |sum| T::narrow(sum * scale)),
+        Reduction::Mean => words::convert(wire, chunk, |sum| T::narrow(sum / workers * scale)),
+    }
+}
+
+/// s of N-4: -103..=125 for every exponent but [`NOT_FINITE`].
+fn scale_exponent(exponent: i8, world_size: WorldSize) -> i32 {
+    let biased = (i32::from(exponent) + EXPONENT_OFFSET).max(1); // subnormals have the exponent of 1
+    let e = biased - 126; // every magnitude in the block is less than 2^e
+    (31 - world_size.headroom() as i32 - e).min(125) // so that 2^s and 2^-s are normal
+}
+
+/// 2^exponent, for -126..=127.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << EXPONENT_SHIFT)
+}
+
+/// The product rounded half to even, and limited to +-(2^(31-h) - 1) (N-4). A NaN becomes 0.
+#[inline(always)]
+fn limited(product: f32, world_size: WorldSize) -> i32 {
+    let bits = 31 - world_size.headroom();
+    // No binary32 lies between the largest integer and 2^bits.
+    let largest = i32::MAX >> world_size.headroom();
+    let beyond = power_of_two(bits as i32);
+    if product >= beyond {
+        largest
+    } else if product <= -beyond {
+        -largest
+    } else if product.is_nan() {
+        0
+    } else {
+        round_half_even(product)
+    }
+}
