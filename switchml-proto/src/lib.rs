@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+pub mod aggregator;
 pub mod ids;
 pub mod numeric;
 mod time;

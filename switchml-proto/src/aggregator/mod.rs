@@ -1,0 +1,117 @@
+//! The aggregator: sums the packets of n workers slot by slot (section 3, A-1 to A-8).
+//!
+//! One [`Aggregator`] is one lane of an aggregator, for all jobs that use the lane; lanes share nothing. It keeps no
+//! clock and allocates nothing: a switch has neither. The caller lends all memory when it makes one, receives
+//! datagrams, and sends what [`Egress`] says.
+//!
+//! ```
+//! use switchml_proto::aggregator::{Aggregator, Egress, Job, Kernels, Phase, PortEntry, Session, Storage};
+//! use switchml_proto::wire::{Header, PayloadSize};
+//! use switchml_proto::{ChunkSize, JobId, LaneLayout, Rank, Seq, Window, WorldSize};
+//!
+//! const SLOTS: usize = 4;
+//! let mut phases = [Phase::EMPTY; Storage::phases(SLOTS)];
+//! let mut elements = [0; Storage::elements(SLOTS, ChunkSize::MIN)];
+//! let (mut jobs, mut ports) = ([Job::EMPTY; 1], [PortEntry::EMPTY; 2]);
+//! let storage =
+//!     Storage { phases: &mut phases, elements: &mut elements, jobs: &mut jobs, ports: &mut ports };
+//! let mut aggregator = Aggregator::new(storage, ChunkSize::MIN, Kernels::PORTABLE)?;
+//!
+//! // 1. A session begins: its entries are installed, and each member's address becomes a port.
+//! let layout = LaneLayout::new(0, Window::new(4)?, ChunkSize::MIN)?;
+//! let job = JobId(7);
+//! aggregator.install(&Session { job, world_size: WorldSize::new(2)?, layout, initial_seq: Seq(0) })?;
+//! let ports = [aggregator.bind(job, Rank::new(0)?)?, aggregator.bind(job, Rank::new(1)?)?];
+//!
+//! // 2. Datagrams come in, each from the port of its source address.
+//! let mut datagram = [0; 138];
+//! let header =
+//!     Header::new(job, layout, Seq(0), PayloadSize::Elements(ChunkSize::MIN), -128, 1);
+//! header.emit(&mut datagram).fill(1);
+//! assert!(matches!(aggregator.handle_datagram(Some(ports[0]), &datagram), Egress::Consume));
+//!
+//! // 3. The last contribution completes the phase: the reply goes to every member of the job.
+//! let Egress::Multicast(reply) = aggregator.handle_datagram(Some(ports[1]), &datagram) else { panic!() };
+//! let mut result = [0; 138];
+//! assert_eq!((reply.job(), reply.emit(&mut result)), (job, 138));
+//! assert_eq!(result[10..14], [2, 2, 2, 2]);
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! It does not create jobs, place slots, watch leases, or answer control messages: that is the control machine's
+//! business, which calls [`install`](Aggregator::install), [`bind`](Aggregator::bind) and
+//! [`remove`](Aggregator::remove). It trusts that a member keeps the rule T-2; a member that does not can spoil its
+//! own job's sums, and no other's.
+
+mod counters;
+mod decision;
+pub mod kernels;
+mod outcome;
+mod session;
+mod storage;
+
+use crate::ids::{ChunkSize, JobId, Rank, Seq, WorkerSet};
+
+pub use counters::Counters;
+pub use kernels::Kernels;
+pub use outcome::{Egress, Reject, Reply};
+pub use session::{InstallError, PhaseStatus, Session, SlotView};
+pub use storage::{Job, Phase, Port, PortEntry, Storage, StorageError};
+
+/// One lane of an aggregator: its slots, and the entries of the jobs that use them.
+#[derive(Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Aggregator<'p> {
+    storage: Storage<'p>,
+    largest_chunk: ChunkSize,
+    kernels: Kernels,
+    unknown_source: u64,
+}
+
+impl<'p> Aggregator<'p> {
+    /// An aggregator without jobs, of `storage.phases.len() / 2` slots, each with room for two chunks of
+    /// `largest_chunk`. What was in `storage` is cleared.
+    ///
+    /// # Errors
+    /// [`StorageError`] if the elements lent are too few for the phases lent.
+    pub fn new(
+        storage: Storage<'p>,
+        largest_chunk: ChunkSize,
+        kernels: Kernels,
+    ) -> Result<Self, StorageError> {
+        todo!()
+    }
+
+    /// Takes one datagram from the port `from`, or from a source address that no port has, and says what to do.
+    ///
+    /// The cost is O(1) state and O(k) arithmetic. Nothing in `datagram` is trusted; one that is rejected changes
+    /// nothing but its count. A port whose job was removed is an unknown source.
+    pub fn handle_datagram(&mut self, from: Option<Port>, datagram: &[u8]) -> Egress<'_> {
+        todo!()
+    }
+
+    /// What became of the packets of one port: of one rank of one job in this lane (A-8). None if no job has this
+    /// port.
+    #[must_use]
+    pub fn counters(&self, port: Port) -> Option<&Counters> {
+        todo!()
+    }
+
+    /// Datagrams from sources that are no port, since this aggregator was made.
+    #[must_use]
+    pub const fn unknown_source(&self) -> u64 {
+        self.unknown_source
+    }
+
+    /// Slots in the pool, used or not.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.storage.phases.len() / 2
+    }
+
+    /// Elements of the largest chunk that a session may have.
+    #[must_use]
+    pub const fn largest_chunk(&self) -> ChunkSize {
+        self.largest_chunk
+    }
+}
