@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 pub mod aggregator;
+pub mod control;
 pub mod ids;
 pub mod numeric;
 mod rtt;

@@ -2,8 +2,9 @@
 
 use half::{bf16, f16};
 use serde::Deserialize;
+use switchml_proto::WorldSize;
 use switchml_proto::numeric::{
-    Float, Reduction, ScalingFactor, WorldSize, block_exponent, decode_block, decode_fixed, decode_integer,
+    Float, Reduction, ScalingFactor, block_exponent, decode_block, decode_fixed, decode_integer,
     encode_block, encode_fixed, encode_integer,
 };
 

@@ -5,8 +5,9 @@
 
 use super::element::Float;
 use super::round::{self, Range, round_half_even};
-use super::types::{Reduction, WorldSize};
+use super::types::Reduction;
 use super::words;
+use crate::ids::WorldSize;
 
 /// The exponent where there is none to tell (W-6). It is also that of an empty block, and of one that holds only zeros
 /// and subnormals: the smallest, so that the maximum is the other's.

@@ -2,8 +2,9 @@
 
 use super::element::Float;
 use super::round::{self, Range, round_half_even};
-use super::types::{Reduction, ScalingFactor, WorldSize};
+use super::types::{Reduction, ScalingFactor};
 use super::words;
+use crate::ids::WorldSize;
 
 /// Writes a chunk as integers: each element times the factor, rounded half to even (N-6).
 ///

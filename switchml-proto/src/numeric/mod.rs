@@ -18,7 +18,8 @@
 //! Between [`encode_block`] and [`decode_block`] stands the aggregator, which adds the integers of all ranks:
 //!
 //! ```
-//! use switchml_proto::numeric::{Reduction, WorldSize, block_exponent, decode_block, encode_block};
+//! use switchml_proto::WorldSize;
+//! use switchml_proto::numeric::{Reduction, block_exponent, decode_block, encode_block};
 //!
 //! let world_size = WorldSize::new(1)?;
 //! let mut gradients = [0.25f32, -1.5, 3.0];
@@ -28,7 +29,7 @@
 //! encode_block(&gradients, exponent, world_size, &mut elements);
 //! decode_block(&elements, exponent, world_size, Reduction::Sum, &mut gradients);
 //! assert_eq!(gradients, [0.25, -1.5, 3.0]);
-//! # Ok::<(), switchml_proto::numeric::InvalidWorldSize>(())
+//! # Ok::<(), switchml_proto::InvalidId>(())
 //! ```
 //!
 //! # Speed
@@ -52,9 +53,7 @@ pub use self::block::{NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, enc
 pub use self::element::{Element, Float};
 pub use self::fixed::{decode_fixed, encode_fixed};
 pub use self::integer::{decode_integer, decode_octets, encode_integer, encode_octets};
-pub use self::types::{
-    ElementType, InvalidScalingFactor, InvalidWorldSize, Reduction, ScalingFactor, WorldSize,
-};
+pub use self::types::{ElementType, InvalidScalingFactor, Reduction, ScalingFactor};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@ use std::vec::Vec;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
+use crate::ids::{InvalidId, WorldSize};
+
 use super::element::sealed::Binary32;
 use super::round::round_half_even;
 use super::*;
@@ -324,7 +326,7 @@ fn values_that_break_a_rule_cannot_be_built() {
         assert_eq!(ScalingFactor::new(factor).map(ScalingFactor::bits), Ok(factor.to_bits()));
     }
     for workers in [0, 65, 256, 257, usize::MAX] {
-        assert_eq!(WorldSize::new(workers), Err(InvalidWorldSize { workers }));
+        assert_eq!(WorldSize::new(workers), Err(InvalidId::WorldSize { workers }));
     }
     for workers in 1..=64 {
         let h = (workers as f64).log2().ceil() as u32;

@@ -102,45 +102,6 @@ impl ScalingFactor {
     }
 }
 
-/// The number of workers in a job, 1 to 64.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct WorldSize(u8);
-
-impl WorldSize {
-    /// The most workers that one aggregator serves in a job.
-    pub const MAX: usize = 64;
-
-    /// # Errors
-    ///
-    /// [`InvalidWorldSize`] unless there is at least one worker, and at most [`WorldSize::MAX`].
-    pub const fn new(workers: usize) -> Result<Self, InvalidWorldSize> {
-        // The cast keeps the value: MAX fits into 8 bits.
-        if 1 <= workers && workers <= Self::MAX {
-            Ok(Self(workers as u8))
-        } else {
-            Err(InvalidWorldSize { workers })
-        }
-    }
-
-    /// The number of workers.
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-
-    /// h = ceil(log2 n), 0 to 6: the bits of an integer that are left free for the sum (section 5).
-    pub const fn headroom(self) -> u32 {
-        // n is at least 1, so that nothing underflows; n = 1 gives 0.
-        u8::BITS - (self.0 - 1).leading_zeros()
-    }
-}
-
-impl fmt::Display for WorldSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The scaling factor is zero, negative, subnormal, infinite, or not a number (N-6).
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -157,20 +118,3 @@ impl fmt::Display for InvalidScalingFactor {
 }
 
 impl core::error::Error for InvalidScalingFactor {}
-
-/// The world size is zero, or larger than [`WorldSize::MAX`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub struct InvalidWorldSize {
-    /// The number of workers that was refused.
-    pub workers: usize,
-}
-
-impl fmt::Display for InvalidWorldSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a world size is 1 to {}, and {} is not", WorldSize::MAX, self.workers)
-    }
-}
-
-impl core::error::Error for InvalidWorldSize {}
