@@ -48,7 +48,9 @@ mod round;
 mod types;
 mod words;
 
-pub use self::block::{NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, encode_block};
+pub use self::block::{
+    NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, encode_block, encode_block_and_scan,
+};
 pub use self::element::{Element, Float};
 pub use self::fixed::{decode_fixed, encode_fixed};
 pub use self::integer::{decode_integer, decode_octets, encode_integer, encode_octets};

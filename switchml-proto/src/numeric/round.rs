@@ -5,27 +5,44 @@ use super::element::Float;
 /// Whether the products of a chunk stayed in the range that rounding is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Range {
-    /// All of them did, and the words are right.
+    /// All of them did.
     Kept,
-    /// Some were too large, or NaN: the words have no meaning yet.
+    /// Some were too large, or NaN.
     Left,
 }
 
-/// Writes each element times `scale`, rounded half to even, as long as all these products are less than `bound`
-/// in magnitude, given as a binary32 pattern of at most 2^31.
+/// Rounds the products of a chunk half to even, as long as all are less than a bound in magnitude.
 ///
 /// In a chunk as it should be, all are. To find out costs less than to limit each.
-#[inline(always)]
-pub(super) fn encode<T: Float>(chunk: &[T], scale: f32, bound: u32, words: &mut [[u8; 4]]) -> Range {
-    // Patterns of magnitudes are ordered as the magnitudes are, NaN last. Each difference is negative if its product
-    // is in range, and so is the conjunction if all are.
-    let mut differences = -1;
-    for (word, element) in words.iter_mut().zip(chunk) {
-        let product = element.widen() * scale;
-        differences &= product.abs().to_bits().wrapping_sub(bound) as i32;
-        *word = round_half_even(product).to_be_bytes();
+pub(super) struct Rounding {
+    scale: f32,
+    bound: u32,
+    /// The conjunction of all differences between a product and the bound, as magnitude patterns. These are ordered as
+    /// the magnitudes are, NaN last: a difference is negative if its product is in range, and so is the
+    /// conjunction if all are.
+    differences: i32,
+}
+
+impl Rounding {
+    /// `bound` is positive, and 2^31 at most.
+    #[inline(always)]
+    pub(super) fn new(scale: f32, bound: f32) -> Self {
+        Self { scale, bound: bound.to_bits(), differences: -1 }
     }
-    if differences < 0 { Range::Kept } else { Range::Left }
+
+    /// The element times the scale as a word, which has no meaning if the product is out of range.
+    #[inline(always)]
+    pub(super) fn word<T: Float>(&mut self, element: T) -> [u8; 4] {
+        let product = element.widen() * self.scale;
+        self.differences &= product.abs().to_bits().wrapping_sub(self.bound) as i32;
+        round_half_even(product).to_be_bytes()
+    }
+
+    /// Whether all products so far were in range.
+    #[inline(always)]
+    pub(super) fn range(&self) -> Range {
+        if self.differences < 0 { Range::Kept } else { Range::Left }
+    }
 }
 
 /// 1.5 * 2^23. Added to a value of at most 2^22 in magnitude, it leaves no fraction bits: the hardware rounds half
