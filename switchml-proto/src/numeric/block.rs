@@ -145,11 +145,13 @@ fn encode_limited<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, wo
 }
 
 /// 2^(31-h), one more than the largest integer of N-4. No binary32 lies between the two.
+#[inline]
 fn product_bound(world_size: WorldSize) -> f32 {
     power_of_two(31 - world_size.headroom() as i32)
 }
 
 /// s of N-4: -103..=125 for every exponent but [`NOT_FINITE`].
+#[inline]
 fn scale_exponent(exponent: i8, world_size: WorldSize) -> i32 {
     let biased = (i32::from(exponent) + EXPONENT_OFFSET).max(1); // subnormals have the exponent of 1
     let e = biased - 126; // every magnitude in the block is less than 2^e
@@ -157,6 +159,7 @@ fn scale_exponent(exponent: i8, world_size: WorldSize) -> i32 {
 }
 
 /// 2^exponent, for -126..=127.
+#[inline]
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << EXPONENT_SHIFT)
 }

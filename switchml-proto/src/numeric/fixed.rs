@@ -64,6 +64,7 @@ pub fn decode_fixed<T: Float>(
 }
 
 /// The largest binary32 that is not above (2^31 - 1) / n (N-6).
+#[inline]
 const fn limit(world_size: WorldSize) -> f32 {
     let bound = i32::MAX / world_size.get() as i32;
     // Whole numbers of more than 24 bits are cut, not rounded. That is the largest one below also with the fraction

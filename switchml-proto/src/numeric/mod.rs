@@ -6,7 +6,7 @@
 //!
 //! | elements | conversion | out | back |
 //! |---|---|---|---|
-//! | `f32`, `f16`, `bf16` | block floating point | [`block_exponent`], [`encode_block`] | [`decode_block`] |
+//! | `f32`, `f16`, `bf16` | block floating point | [`block_exponent`] and [`encode_block`], or [`encode_block_and_scan`] | [`decode_block`] |
 //! | `f32`, `f16`, `bf16` | fixed scaling factor | [`encode_fixed`] | [`decode_fixed`] |
 //! | `i32` | none, sums wrap | [`encode_integer`] | [`decode_integer`] |
 //! | any, in a broadcast | the tensor's octets | [`encode_octets`] | [`decode_octets`] |
