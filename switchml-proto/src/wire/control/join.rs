@@ -12,6 +12,8 @@ use crate::ids::{
 use crate::wire::raw;
 
 /// What a member asks for (C-1). Each lane of each rank joins from its own address.
+///
+/// The rank must be below the world size, and the lane below the number of lanes: other joins do not parse.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[allow(clippy::exhaustive_structs, reason = "the fields of the message")]
@@ -59,7 +61,7 @@ pub struct Welcome {
     pub initial_seq: Seq,
     /// How long a member may be silent, in milliseconds.
     pub lease_millis: u32,
-    /// Ranks of which some lane has not joined; when there is none, the session has begun.
+    /// Ranks of which some lane has not joined; none once all have joined.
     pub missing: WorkerSet,
     /// Whether all have joined and the slots are set up: data may flow.
     pub ready: bool,

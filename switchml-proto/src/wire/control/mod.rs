@@ -22,20 +22,17 @@ pub const MAX_CONTROL_LEN: usize = size_of::<raw::Head>() + size_of::<raw::Statu
 /// join without a cookie is longer, so a forged source gets no more than was sent in its name (C-1).
 pub const MIN_JOIN_LEN: usize = size_of::<raw::Head>() + size_of::<raw::Join>();
 
-/// Octets of every message about a membership: keep-alive, alive, leave, left, aborted.
-const MEMBER_LEN: usize = size_of::<raw::Head>() + size_of::<raw::Member>();
-
-// Answers to a sender of whom nothing is known are not longer than what they answer (C-1, C-3).
+// Answers to a sender of whom nothing is known are not longer than what they answer (C-1, C-3), and a buffer of
+// `MAX_CONTROL_LEN` octets holds every message.
 const _: () = {
-    assert!(size_of::<raw::Head>() + size_of::<raw::Challenge>() <= MIN_JOIN_LEN);
-    assert!(size_of::<raw::Head>() + size_of::<raw::Reject>() <= MIN_JOIN_LEN);
-    assert!(size_of::<raw::Head>() + size_of::<raw::Abort>() <= MEMBER_LEN);
-    assert!(
-        size_of::<raw::Head>() + size_of::<raw::Abort>() <= size_of::<raw::Head>() + size_of::<raw::Query>()
-    );
+    const HEAD: usize = size_of::<raw::Head>();
+    assert!(HEAD + size_of::<raw::Challenge>() <= MIN_JOIN_LEN);
+    assert!(HEAD + size_of::<raw::Reject>() <= MIN_JOIN_LEN);
+    assert!(size_of::<raw::Abort>() <= size_of::<raw::Member>());
+    assert!(size_of::<raw::Abort>() <= size_of::<raw::Query>());
     assert!(size_of::<raw::NoSession>() <= HEADER_LEN);
     assert!(MIN_JOIN_LEN + JobName::MAX_LEN <= MAX_CONTROL_LEN);
-    assert!(size_of::<raw::Head>() + size_of::<raw::Welcome>() <= MAX_CONTROL_LEN);
+    assert!(HEAD + size_of::<raw::Welcome>() <= MAX_CONTROL_LEN);
 };
 
 /// Culprit octet of an abort that no rank caused.
@@ -301,9 +298,9 @@ impl Message {
             Self::KeepAlive { job, rank, session, nonce } => {
                 out.member(kind::KEEP_ALIVE, job, rank, session, nonce)
             }
-            Self::Alive { session, nonce } => out.member(kind::ALIVE, JobId(0), RANK_ZERO, session, nonce),
+            Self::Alive { session, nonce } => out.member(kind::ALIVE, JobId(0), Rank::ZERO, session, nonce),
             Self::Leave { job, rank, session, nonce } => out.member(kind::LEAVE, job, rank, session, nonce),
-            Self::Left { session, nonce } => out.member(kind::LEFT, JobId(0), RANK_ZERO, session, nonce),
+            Self::Left { session, nonce } => out.member(kind::LEFT, JobId(0), Rank::ZERO, session, nonce),
             Self::Abort { job, rank, session, reason, culprit } => {
                 out.head(kind::ABORT, job, rank, LaneId::ZERO, session.0);
                 let culprit = culprit.map_or(NO_CULPRIT, Rank::get);
@@ -330,11 +327,6 @@ impl Message {
         out.len
     }
 }
-
-const RANK_ZERO: Rank = match Rank::new(0) {
-    Ok(rank) => rank,
-    Err(_) => unreachable!(),
-};
 
 /// Puts one struct behind the other.
 struct Writer<'a> {

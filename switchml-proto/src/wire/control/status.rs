@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{ControlError, RANK_ZERO, Writer, kind, prefix, unused};
-use crate::ids::{JobId, LaneId, Seq, SessionId, WorkerSet, WorldSize};
+use super::{ControlError, Writer, kind, prefix, unused};
+use crate::ids::{JobId, LaneId, Rank, Seq, SessionId, WorkerSet, WorldSize};
 use crate::wire::raw;
 
 /// Age of a rank that was never heard, and of one heard 65,535 ms ago or longer.
@@ -80,7 +80,7 @@ impl StatusReport {
     }
 
     pub(super) fn emit(&self, out: &mut Writer<'_>) {
-        out.head(kind::STATUS, JobId(0), RANK_ZERO, self.lane, self.session.0);
+        out.head(kind::STATUS, JobId(0), Rank::ZERO, self.lane, self.session.0);
         out.put(&raw::Status {
             seq: self.seq.0.into(),
             phase: self.phase as u8,

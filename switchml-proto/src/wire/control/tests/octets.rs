@@ -206,7 +206,7 @@ fn c3_each_abort_reason_has_its_octet() {
     for (octet, reason) in (1..).zip(listed) {
         let mut datagram = [0; MAX_CONTROL_LEN];
         let message =
-            Message::Abort { job: JobId(0), rank: RANK_ZERO, session: SESSION, reason, culprit: None };
+            Message::Abort { job: JobId(0), rank: Rank::ZERO, session: SESSION, reason, culprit: None };
         let len = message.emit(&mut datagram);
         assert_eq!(datagram[12], octet, "{reason:?}");
         assert_eq!(Message::parse(&datagram[..len]), Ok(message));
