@@ -77,6 +77,9 @@ impl fmt::Display for WorldSize {
 pub struct Rank(u8);
 
 impl Rank {
+    /// The first rank, which every job has.
+    pub const ZERO: Self = Self(0);
+
     /// Rank `rank` of some world.
     ///
     /// # Errors
