@@ -13,8 +13,8 @@ const DIGESTS_DIFFER: i8 = -128;
 #[derive(Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pool<'p> {
-    phases: &'p mut [Phase],
-    elements: &'p mut [i32],
+    pub(super) phases: &'p mut [Phase],
+    pub(super) elements: &'p mut [i32],
     largest_chunk: ChunkSize,
     kernels: Kernels,
 }
