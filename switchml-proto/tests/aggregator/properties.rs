@@ -25,8 +25,8 @@ enum Step {
 fn contribution(seq: u64, rank: usize, k: usize) -> Contribution {
     let mix = |x: u64| (seq * 64 + rank as u64 + x * 0x1_0000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17;
     // Now and then a member is in another collective: another digest, or no elements.
-    let digest = if mix(1) % 16 == 0 { 2 } else { 1 };
-    let exponent_only = if mix(2) % 16 == 0 { seq % 2 == 0 } else { seq % 2 == 1 };
+    let digest = if mix(1).is_multiple_of(16) { 2 } else { 1 };
+    let exponent_only = (seq % 2 == 1) != mix(2).is_multiple_of(16);
     let elements = if exponent_only { 0 } else { k as u64 };
     let elements = (0..elements).map(|i| mix(3 + i) as i32).collect();
     Contribution { exponent: mix(0) as i8, digest, elements }
