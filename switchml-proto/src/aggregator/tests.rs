@@ -85,8 +85,8 @@ fn state(aggregator: &Aggregator<'_>) -> (Vec<Phase>, Vec<i32>) {
     (aggregator.pool.phases.to_vec(), aggregator.pool.elements.to_vec())
 }
 
-/// Hands the datagrams in, in a lane in which one phase is complete and one is open, and expects them to be rejected
-/// for `reason`, to change nothing, and to be counted.
+/// Hands the datagrams in, in a lane in which one phase is complete and one is open, and expects them to be
+/// rejected for `reason`, to change nothing, and to be counted.
 fn rejected_for(reason: Reject, datagrams: impl Fn(&Session) -> Vec<Vec<u8>>) {
     with_aggregator(|aggregator| {
         let session = session(7, 2, 2, 4, 16);
@@ -160,6 +160,7 @@ fn a4_another_size_is_not_added_but_tells() {
 
         // The other way round, the phase has no elements.
         let packets = [exponent_only(&session, 1, -100, 9), full(&session, 1, 5), full(&session, 1, 5)];
+        let stored = aggregator.pool.elements.to_vec();
         for (port, packet) in ports.iter().zip(&packets[..2]) {
             assert!(matches!(aggregator.handle_datagram(Some(*port), packet), Egress::Consume));
         }
@@ -168,6 +169,7 @@ fn a4_another_size_is_not_added_but_tells() {
         };
         let (header, elements) = result(&reply);
         assert_eq!((header.exponent, header.digest, elements), (-5, -128, None));
+        assert_eq!(aggregator.pool.elements, stored);
     });
 }
 

@@ -85,6 +85,7 @@ fn c3_a_removed_session_leaves_nothing_behind() {
         aggregator.remove(old.job);
         assert_eq!(aggregator.counters(ports[0]), None);
         assert_eq!(aggregator.dump(old.job).count(), 0);
+        assert!(aggregator.pool.lane(old.layout).iter().all(|phase| *phase == Phase::EMPTY));
         let egress = aggregator.handle_datagram(Some(ports[0]), &full(&old, 2, 1));
         assert!(matches!(egress, Egress::Reject(Reject::UnknownSource)));
         // The other job still has its result.
