@@ -6,13 +6,16 @@ use core::time::Duration;
 
 pub mod ids;
 pub mod numeric;
+mod rtt;
 mod time;
 pub mod wire;
+pub mod worker;
 
 pub use ids::{
     ChunkSize, InvalidId, JobId, LaneCount, LaneId, LaneLayout, Nonce, Rank, Seq, SessionId, Version, Window,
     WorkerSet, WorldSize,
 };
+pub use rtt::RtoConfig;
 pub use time::Instant;
 
 /// How long a datagram may live in the network: 120 s (section 1).
