@@ -61,3 +61,18 @@ impl ScalingFactor {
         self.0.to_bits()
     }
 }
+
+/// N-1, out.
+pub fn encode_integer(chunk: &[i32], wire: &mut [u8]) {
+    wire.fill(0);
+    for (word, element) in wire.chunks_exact_mut(4).zip(chunk) {
+        word.copy_from_slice(&element.to_be_bytes());
+    }
+}
+
+/// N-1, back.
+pub fn decode_integer(wire: &[u8], chunk: &mut [i32]) {
+    for (word, element) in wire.as_chunks::<4>().0.iter().zip(chunk) {
+        *element = i32::from_be_bytes(*word);
+    }
+}
