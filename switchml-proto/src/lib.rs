@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+pub mod control;
 pub mod ids;
 pub mod numeric;
 mod time;
