@@ -96,10 +96,8 @@ impl Member {
 
     fn hear_challenge(&mut self, now: Instant, lane: LaneId, cookie: u64) -> Heard {
         let State::Joining = self.state else { return Heard::Stale };
-        match self.lanes.get_mut(lane.index()) {
-            Some(state) if state.challenged(now, cookie) => Heard::Accepted,
-            _ => Heard::Stale,
-        }
+        let Some(state) = self.lanes.get_mut(lane.index()) else { return Heard::Foreign };
+        if state.challenged(now, cookie) { Heard::Accepted } else { Heard::Stale }
     }
 
     fn hear_welcome(&mut self, now: Instant, lane: LaneId, welcome: &Welcome, len: usize) -> Heard {
