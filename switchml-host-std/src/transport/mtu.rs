@@ -11,9 +11,9 @@ const HEADERS_V4: usize = 20 + 8;
 /// Octets of an IPv6 header without extensions and a UDP header.
 #[cfg(target_os = "linux")]
 const HEADERS_V6: usize = 40 + 8;
-/// The most octets of an IPv4 packet, and of an IPv6 packet's payload.
+/// The most octets of an IPv4 packet with its header, and of an IPv6 packet without.
 #[cfg(target_os = "linux")]
-const MAX_PACKET: usize = 65_535;
+const MAX_LENGTH: usize = 65_535;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{forbid_fragments, max_payload};
@@ -64,11 +64,11 @@ mod linux {
         match peer {
             SocketAddr::V4(_) => {
                 let mtu = option(fd, libc::IPPROTO_IP, libc::IP_MTU)?;
-                mtu.min(MAX_PACKET).checked_sub(HEADERS_V4)
+                mtu.min(MAX_LENGTH).checked_sub(HEADERS_V4)
             }
             SocketAddr::V6(_) => {
                 let mtu = option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU)?;
-                mtu.min(MAX_PACKET).checked_sub(HEADERS_V6)
+                mtu.min(MAX_LENGTH + 40).checked_sub(HEADERS_V6)
             }
         }
     }
