@@ -5,16 +5,6 @@ use std::net::{SocketAddr, UdpSocket};
 
 use socket2::Socket;
 
-/// Octets of an IPv4 header without options and a UDP header.
-#[cfg(target_os = "linux")]
-const HEADERS_V4: usize = 20 + 8;
-/// Octets of an IPv6 header without extensions and a UDP header.
-#[cfg(target_os = "linux")]
-const HEADERS_V6: usize = 40 + 8;
-/// The most octets of an IPv4 packet with its header, and of an IPv6 packet without.
-#[cfg(target_os = "linux")]
-const MAX_LENGTH: usize = 65_535;
-
 #[cfg(target_os = "linux")]
 pub(super) use linux::{forbid_fragments, max_payload};
 
@@ -37,7 +27,14 @@ mod linux {
     use std::os::fd::{AsRawFd, RawFd};
     use std::ptr;
 
-    use super::{HEADERS_V4, HEADERS_V6, MAX_PACKET, Socket, SocketAddr, UdpSocket, io};
+    use super::{Socket, SocketAddr, UdpSocket, io};
+
+    /// Octets of an IPv4 header without options and a UDP header.
+    const HEADERS_V4: usize = 20 + 8;
+    /// Octets of an IPv6 header without extensions and a UDP header.
+    const HEADERS_V6: usize = 40 + 8;
+    /// The most octets of an IPv4 packet with its header, and of an IPv6 packet without.
+    const MAX_LENGTH: usize = 65_535;
 
     /// Sets the socket so that a datagram that is too long for its path is refused rather than fragmented.
     pub(in super::super) fn forbid_fragments(socket: &Socket, local: SocketAddr) -> io::Result<()> {
