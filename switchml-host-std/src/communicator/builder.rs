@@ -145,13 +145,14 @@ impl Builder {
     /// # Errors
     /// [`Error`] says which parameter is wrong, why the aggregator refused, or who did not join.
     pub fn connect(self) -> Result<Communicator, Error> {
-        let config = self.member_config()?;
+        let mut config = self.member_config()?;
         let addresses = self.resolve(config.lanes)?;
         // A name may have several addresses, of which the switch listens at one.
-        let share = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        config.connect_timeout =
+            self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut silent = None;
         for address in addresses {
-            match self.connect_to(address, MemberConfig { connect_timeout: share, ..config }) {
+            match self.connect_to(address, config) {
                 Err(error @ Error::AggregatorSilent { .. }) => silent = Some(error),
                 outcome => return outcome,
             }
@@ -166,7 +167,8 @@ impl Builder {
         let world_size = WorldSize::new(given(self.world_size, "world_size")?)?;
         let rank = Rank::new(given(self.rank, "rank")?)?;
         let rto = self.rto;
-        let zero = [self.connect_timeout, self.join_timeout, self.stall_time, rto.floor].contains(&Duration::ZERO);
+        let zero =
+            [self.connect_timeout, self.join_timeout, self.stall_time, rto.floor].contains(&Duration::ZERO);
         if zero || rto.floor > rto.ceiling {
             return Err(Error::Timers);
         }
@@ -206,7 +208,12 @@ impl Builder {
             let poll = Poll::new().map_err(failed)?;
             transport.register(&poll, Token(0)).map_err(failed)?;
             let waker = Waker::new(poll.registry(), Token(1)).map_err(failed)?;
-            lanes.push(LaneEnd { transport, waker, inbox: Mutex::new(Inbox::default()), stats: Mutex::default() });
+            lanes.push(LaneEnd {
+                transport,
+                waker,
+                inbox: Mutex::new(Inbox::default()),
+                stats: Mutex::default(),
+            });
             polls.push(poll);
         }
         let session = Arc::new(Session::new(
@@ -215,18 +222,19 @@ impl Builder {
             config.world_size,
             address,
             (member, params),
-            lanes,
+            (config.lanes, lanes),
             PATIENCE.min(self.stall_time / 4),
             self.on_waiting.clone(),
         ));
-        // If a thread cannot be started, dropping the communicator ends those before it, and leaves.
         let mut communicator = Communicator { session: session.clone(), threads: Vec::new() };
         for (id, poll) in config.lanes.lanes().zip(polls) {
             let session = session.clone();
             let worker = self.worker_config(&params, id, config.lanes);
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            let thread = thread.spawn(move || lane::run(&session, id, poll, worker)).map_err(failed)?;
-            communicator.threads.push(thread);
+            match thread.spawn(move || lane::run(&session, id, poll, worker)) {
+                Ok(thread) => communicator.threads.push(thread),
+                Err(error) => return Err(communicator.give_up(error)),
+            }
         }
         Ok(communicator)
     }

@@ -5,6 +5,8 @@ use switchml_proto::WorldSize;
 use switchml_proto::numeric::{self, Element, Reduction};
 use switchml_proto::worker::{Conversion, Fidelity};
 
+use crate::kernels;
+
 /// A type that the elements of a tensor may have: `f32`, `half::f16`, `half::bf16` and `i32`. The trait is sealed.
 pub trait Reducible: Element + sealed::Numbers {}
 
@@ -36,16 +38,16 @@ macro_rules! float {
     ($type:ty) => {
         impl sealed::Numbers for $type {
             fn exponent(chunk: &[Self]) -> i8 {
-                numeric::block_exponent(chunk)
+                kernels::block_exponent(chunk)
             }
 
             fn encode(rules: &Rules, exponent: i8, chunk: &[Self], wire: &mut [u8]) -> Fidelity {
                 if let Conversion::Fixed(factor) = rules.conversion {
-                    if numeric::encode_fixed(chunk, factor, rules.world_size, wire) {
+                    if kernels::encode_fixed(chunk, factor, rules.world_size, wire) {
                         return Fidelity::Clamped;
                     }
                 } else {
-                    numeric::encode_block(chunk, exponent, rules.world_size, wire);
+                    kernels::encode_block(chunk, exponent, rules.world_size, wire);
                 }
                 Fidelity::Faithful
             }
@@ -53,9 +55,9 @@ macro_rules! float {
             fn decode(rules: &Rules, exponent: i8, wire: &[u8], chunk: &mut [Self]) {
                 let Rules { conversion, reduction, world_size } = *rules;
                 if let Conversion::Fixed(factor) = conversion {
-                    numeric::decode_fixed(wire, factor, world_size, reduction, chunk);
+                    kernels::decode_fixed(wire, factor, world_size, reduction, chunk);
                 } else {
-                    numeric::decode_block(wire, exponent, world_size, reduction, chunk);
+                    kernels::decode_block(wire, exponent, world_size, reduction, chunk);
                 }
             }
         }
@@ -73,11 +75,11 @@ impl sealed::Numbers for i32 {
     }
 
     fn encode(_: &Rules, _: i8, chunk: &[Self], wire: &mut [u8]) -> Fidelity {
-        numeric::encode_integer(chunk, wire);
+        kernels::encode_integer(chunk, wire);
         Fidelity::Faithful
     }
 
     fn decode(_: &Rules, _: i8, wire: &[u8], chunk: &mut [Self]) {
-        numeric::decode_integer(wire, chunk);
+        kernels::decode_integer(wire, chunk);
     }
 }

@@ -242,9 +242,9 @@ impl fmt::Display for Error {
             Self::JobName { name } => {
                 write!(f, "a job's name has 1 to 64 octets, and {:?} has {}", name, name.len())
             }
-            Self::Timers => f.write_str(
-                "a time is zero, or the floor of the retransmission timeout is above its ceiling",
-            ),
+            Self::Timers => {
+                f.write_str("a time is zero, or the floor of the retransmission timeout is above its ceiling")
+            }
             Self::Address { address, source } => {
                 write!(f, "cannot use {address} as the aggregator's address: {source}; give host:port")
             }
@@ -312,11 +312,7 @@ impl fmt::Display for SessionFailure {
                 if let Some(phase) = phase {
                     write!(f, " in {phase}")?;
                 }
-                if missing.is_empty() {
-                    Ok(())
-                } else {
-                    write!(f, ": {} missing", Ranks(*missing))
-                }
+                if missing.is_empty() { Ok(()) } else { write!(f, ": {} missing", Ranks(*missing)) }
             }
             Self::Cancelled { rank: Some(rank) } => write!(f, "rank {rank} gave up: see its own messages"),
             Self::Cancelled { rank: None } => f.write_str("a rank gave up: see the ranks' own messages"),

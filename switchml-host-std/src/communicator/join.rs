@@ -22,7 +22,8 @@ pub(super) fn join(
     transports: &[Transport],
     on_waiting: Option<&OnWaiting>,
 ) -> Result<(Member, SessionParams), Error> {
-    let nonce = getrandom::u64().map_err(|error| Error::io("drawing a random number", error.into()))?;
+    let no_random = |error: getrandom::Error| std::io::Error::other(error.to_string());
+    let nonce = getrandom::u64().map_err(|error| Error::io("drawing a random number", no_random(error)))?;
     let now = clock.now();
     let member = Member::new(config, Nonce(nonce), now).map_err(Error::RankOutsideWorld)?;
     let mut joining = Joining {
@@ -79,7 +80,9 @@ impl Joining<'_> {
             if self.receive(clock, &mut batch).map_err(failed)? == Heard::Nothing {
                 let deadline = self.member.poll_timeout().unwrap_or(now).min(self.told + Self::PERIOD);
                 match poll.poll(&mut events, Some(clock.until(deadline))) {
-                    Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(failed(error)),
+                    Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                        return Err(failed(error));
+                    }
                     _ => {}
                 }
             }

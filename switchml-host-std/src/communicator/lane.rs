@@ -238,10 +238,12 @@ impl Lane<'_> {
 
     /// Timers of the session, and its end.
     fn look_after_session(&mut self, now: Instant) {
-        if self.id == LaneId::ZERO && now >= self.session.deadline() {
+        let ended = self.session.has_ended();
+        // After the end, lane 0 may be the one that failed.
+        if (ended || self.id == LaneId::ZERO) && now >= self.session.deadline() {
             self.session.look_after(now);
         }
-        if self.session.end().is_some() {
+        if ended {
             self.fail_all();
         } else {
             self.ask(now);
@@ -295,7 +297,8 @@ impl Lane<'_> {
     /// Sleeps until a datagram comes, a task, or the next deadline.
     fn sleep(&mut self, poll: &mut Poll, events: &mut Events) -> io::Result<()> {
         let question = (!self.open.is_empty()).then(|| self.next_question());
-        let session = (self.id == LaneId::ZERO).then(|| self.session.deadline());
+        let looks_after = self.id == LaneId::ZERO || self.session.has_ended();
+        let session = looks_after.then(|| self.session.deadline());
         let deadlines = [self.worker.poll_timeout(), self.not_before, question, session];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|deadline| self.session.clock.until(deadline));

@@ -14,6 +14,7 @@ mod tensor;
 mod waiting;
 
 use core::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -26,12 +27,12 @@ pub use self::builder::Builder;
 pub use self::element::Reducible;
 pub use self::error::{Error, Phase, SessionFailure, TensorState};
 pub use self::options::ReduceOptions;
-pub use self::pending::{Bucket, Failed, Pending, Reduced};
-pub use self::waiting::{Waiting, WaitingFor};
 use self::pending::Report;
+pub use self::pending::{Bucket, Failed, Pending, Reduced};
 use self::session::{End, Session};
 use self::share::{Role, Task, TypedShare};
 use self::tensor::Part;
+pub use self::waiting::{Waiting, WaitingFor};
 
 /// One rank of a job, joined to its session.
 ///
@@ -126,8 +127,9 @@ impl Communicator {
         tensor: Vec<T>,
         how: impl Into<ReduceOptions>,
     ) -> Result<Pending<T>, Failed<T>> {
-        let started =
-            self.all_reduce_of::<T>(tensor.len(), how.into()).and_then(|collective| self.check().map(|()| collective));
+        let started = self
+            .all_reduce_of::<T>(tensor.len(), how.into())
+            .and_then(|collective| self.check().map(|()| collective));
         let collective = match started {
             Ok(collective) => collective,
             Err(error) => return Err(Failed { error, bucket: tensor }),
@@ -225,16 +227,24 @@ impl Communicator {
 
     /// Where each lane's part of a tensor ends.
     fn ends(&self, collective: &Collective, len: usize) -> Vec<usize> {
-        share::ends(collective, len, self.session.params.layout.chunk(), self.session.lanes.len())
+        share::ends(collective, len, self.session.params.layout.chunk(), self.session.lane_count)
     }
 
     /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them.
     fn submit<T: Reducible>(&self, collective: Collective, parts: Vec<Part<T>>, report: &Arc<Report>) {
         let role = Role::of(&collective, self.session.rank, self.session.world_size);
-        for (lane, part) in self.session.lane_ids().zip(parts) {
+        for (lane, part) in self.session.lane_count.lanes().zip(parts) {
             let share = Box::new(TypedShare::new(lane, role, part, report.clone()));
             self.session.submit(lane, Task { collective, share });
         }
+    }
+
+    /// A lane's thread could not be started: ends those that were.
+    fn give_up(self, error: io::Error) -> Error {
+        let error = Error::io("starting a lane", error);
+        let failure = SessionFailure::Cancelled { rank: Some(self.session.rank) };
+        self.session.fail(failure, AbortReason::Cancelled, Some(self.session.rank));
+        error
     }
 
     fn end_threads(&mut self) {
@@ -250,7 +260,11 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         if thread::panicking() {
             let rank = self.session.rank;
-            self.session.fail(SessionFailure::Cancelled { rank: Some(rank) }, AbortReason::Cancelled, Some(rank));
+            self.session.fail(
+                SessionFailure::Cancelled { rank: Some(rank) },
+                AbortReason::Cancelled,
+                Some(rank),
+            );
         }
         self.end_threads();
     }

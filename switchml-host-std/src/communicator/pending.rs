@@ -154,7 +154,13 @@ impl Report {
     }
 
     /// A lane is done: it has written some chunks or none, of which some were clamped.
-    pub(super) fn done(&self, lane: LaneId, end: Result<(), SessionFailure>, tensor: TensorState, clamped: u64) {
+    pub(super) fn done(
+        &self,
+        lane: LaneId,
+        end: Result<(), SessionFailure>,
+        tensor: TensorState,
+        clamped: u64,
+    ) {
         let mut reported = lock(&self.0);
         reported.silent &= !(1 << lane.get());
         if let Err(failure) = end {

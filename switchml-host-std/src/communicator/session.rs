@@ -10,12 +10,12 @@ use std::time::Duration;
 use switchml_proto::control::{EndReason, Heard, Member, MemberEvent, SessionParams};
 use switchml_proto::wire::{AbortReason, StatusReport};
 use switchml_proto::worker::{self, Stats};
-use switchml_proto::{Instant, LaneId, Rank, WorkerSet, WorldSize};
+use switchml_proto::{Instant, LaneCount, LaneId, Rank, WorkerSet, WorldSize};
 
 use super::error::{Phase, SessionFailure};
+use super::lock;
 use super::share::Task;
 use super::waiting::{Waiting, WaitingFor};
-use super::lock;
 use crate::clock::Clock;
 use crate::transport::Transport;
 
@@ -30,6 +30,7 @@ pub(super) struct Session {
     /// The aggregator's address in lane 0.
     pub(super) aggregator: SocketAddr,
     pub(super) params: SessionParams,
+    pub(super) lane_count: LaneCount,
     pub(super) lanes: Vec<LaneEnd>,
     /// How long a result may take before the callback tells of it, and how often it does then.
     pub(super) patience: Duration,
@@ -89,7 +90,7 @@ impl Session {
         world_size: WorldSize,
         aggregator: SocketAddr,
         (member, params): (Member, SessionParams),
-        lanes: Vec<LaneEnd>,
+        (lane_count, lanes): (LaneCount, Vec<LaneEnd>),
         patience: Duration,
         on_waiting: Option<OnWaiting>,
     ) -> Self {
@@ -102,6 +103,7 @@ impl Session {
             aggregator,
             params,
             busy: AtomicUsize::new(lanes.len()),
+            lane_count,
             lanes,
             patience,
             on_waiting,
@@ -153,7 +155,11 @@ impl Session {
 
     /// How the session has ended for this rank, if it has.
     pub(super) fn end(&self) -> Option<End> {
-        if self.ended.load(Ordering::Acquire) { lock(&self.control).end.clone() } else { None }
+        if self.has_ended() { lock(&self.control).end.clone() } else { None }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Whether the threads may end.
@@ -161,12 +167,12 @@ impl Session {
         self.over.load(Ordering::Acquire)
     }
 
-    /// When lane 0 must call [`look_after`](Self::look_after).
+    /// When [`look_after`](Self::look_after) must be called next.
     pub(super) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// The member's timers; called by lane 0's thread.
+    /// The member's timers; called by lane 0's thread, and after the end by whichever is there.
     pub(super) fn look_after(&self, now: Instant) {
         self.drive(&mut lock(&self.control), now);
     }

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-use switchml_proto::numeric::{self, Reduction};
+use switchml_proto::numeric::Reduction;
 use switchml_proto::worker::{Chunk, Collective, Fidelity, Operation};
 use switchml_proto::{ChunkSize, LaneCount, LaneId, Rank, WorldSize};
 
@@ -12,6 +12,7 @@ use super::element::{Reducible, Rules};
 use super::error::{SessionFailure, TensorState};
 use super::pending::Report;
 use super::tensor::Part;
+use crate::kernels;
 
 /// What is asked of a lane: its share of one collective.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl<T: Reducible> Share for TypedShare<T> {
     fn encode(&self, range: Range<u64>, exponent: i8, wire: &mut [u8]) -> Fidelity {
         match &self.role {
             Role::Reduce(rules) => return T::encode(rules, exponent, self.part.input(&range), wire),
-            Role::Root => numeric::encode_octets(self.part.input(&range), wire),
+            Role::Root => kernels::encode_octets(self.part.input(&range), wire),
             Role::Listen => wire.fill(0),
         }
         Fidelity::Faithful
@@ -105,7 +106,7 @@ impl<T: Reducible> Share for TypedShare<T> {
         let output = self.part.output(&chunk.range);
         match &self.role {
             Role::Reduce(rules) => T::decode(rules, chunk.exponent, chunk.elements, output),
-            Role::Root | Role::Listen => numeric::decode_octets(chunk.elements, output),
+            Role::Root | Role::Listen => kernels::decode_octets(chunk.elements, output),
         }
         self.tensor = TensorState::Mixed;
         self.clamped += u64::from(chunk.fidelity == Fidelity::Clamped);

@@ -154,11 +154,7 @@ impl<T> Owned<T> {
 }
 
 /// Cuts a tensor into parts. They are valid as long as the memory is not touched otherwise.
-fn cut<T: Element>(
-    input: Option<&[T]>,
-    output: &mut [T],
-    ends: &[usize],
-) -> (Arc<Loan<T>>, Vec<Part<T>>) {
+fn cut<T: Element>(input: Option<&[T]>, output: &mut [T], ends: &[usize]) -> (Arc<Loan<T>>, Vec<Part<T>>) {
     assert_eq!(ends.last(), Some(&output.len()), "the parts make up the whole tensor");
     assert!(input.is_none_or(|input| input.len() == output.len()), "source and destination have one length");
     let loan = Arc::new(Loan { latch: Latch::new(ends.len()), elements: Mutex::new(None) });

@@ -73,7 +73,10 @@ impl fmt::Display for Waiting {
                 write!(f, "waiting for {} (of {world_size}): not joined yet, {seconds} s", Ranks(*missing))
             }
             WaitingFor::Result { phase, missing: None } => {
-                write!(f, "waiting for a result in {phase}, for {seconds} s; the aggregator has not said of whom")
+                write!(
+                    f,
+                    "waiting for a result in {phase}, for {seconds} s; the aggregator has not said of whom"
+                )
             }
             WaitingFor::Result { phase, missing: Some(missing) } if missing.is_empty() => {
                 write!(f, "waiting for a result in {phase}, for {seconds} s; all ranks have sent their part")

@@ -9,8 +9,7 @@ fn lanes(lanes: usize) -> LaneCount {
 
 #[test]
 fn shares_follow_t_1() {
-    let sum =
-        Collective::all_reduce(1000, ElementType::Float32, Reduction::Sum, Conversion::Block).unwrap();
+    let sum = Collective::all_reduce(1000, ElementType::Float32, Reduction::Sum, Conversion::Block).unwrap();
     // 32 chunks of 32, the last with 8 elements.
     assert_eq!(ends(&sum, 1000, ChunkSize::MIN, lanes(1)), [1000]);
     assert_eq!(ends(&sum, 1000, ChunkSize::MIN, lanes(3)), [10 * 32, 21 * 32, 1000]);
