@@ -1,6 +1,6 @@
 //! The switch as other threads see it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use mio::Waker;
@@ -57,7 +57,7 @@ impl Shared {
 
     /// Takes those who wait for a snapshot.
     pub(super) fn requests(&self) -> Vec<mpsc::Sender<Snapshot>> {
-        self.requests_or_ended().as_mut().map(std::mem::take).unwrap_or_default()
+        self.requests_or_ended().as_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// Sends away those who wait for a snapshot, now and later.

@@ -1,8 +1,8 @@
 //! One lane of the switch: its port, its slots, and who may use them.
 
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::Waker;
@@ -112,7 +112,8 @@ impl Slots<'_> {
                 }
             };
         }
-        self.addresses[usize::from(session.job.0)] = members.into_iter().map(|(_, address)| address).collect();
+        self.addresses[usize::from(session.job.0)] =
+            members.into_iter().map(|(_, address)| address).collect();
         Ok(())
     }
 

@@ -17,17 +17,17 @@ mod serve;
 mod snapshot;
 
 use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use mio::{Poll, Token, Waker};
 use switchml_proto::aggregator::{self, Aggregator, Storage, StorageError};
 use switchml_proto::control::{
-    Coordinator, CoordinatorConfig, CoordinatorEvent, CoordinatorStorage, InvalidConfig, JobEntry, MemberEntry,
-    PortEntry,
+    Coordinator, CoordinatorConfig, CoordinatorEvent, CoordinatorStorage, InvalidConfig, JobEntry,
+    MemberEntry, PortEntry,
 };
 use switchml_proto::wire::DEFAULT_PORT_BASE;
 use switchml_proto::{ChunkSize, LaneCount, WorldSize};
@@ -160,7 +160,11 @@ impl Switch {
     /// the four mebioctets that the switch asks for. `None` if it does not tell.
     #[must_use]
     pub fn receive_buffer(&self) -> Option<usize> {
-        self.transports.iter().filter_map(|transport| transport.buffers().ok()).map(|(receive, _)| receive).min()
+        self.transports
+            .iter()
+            .filter_map(|transport| transport.buffers().ok())
+            .map(|(receive, _)| receive)
+            .min()
     }
 
     /// Something to stop the switch with, and to look into it, from other threads.
@@ -206,7 +210,7 @@ impl Switch {
         let running = Running::new(&lanes, coordinator, clock, &self.shared, &*self.on_event, metrics_waker);
         thread::scope(|scope| {
             let mut threads = Vec::new();
-            for (lane, poll) in lanes.iter().zip(self.polls) {
+            for (lane, poll) in lanes.iter().zip(core::mem::take(&mut self.polls)) {
                 let running = &running;
                 let thread = thread::Builder::new().name(format!("switchml-lane-{}", lane.id));
                 let serve = move || serve::serve(running, lane, poll, config.largest_chunk);

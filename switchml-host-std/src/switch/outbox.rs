@@ -1,10 +1,10 @@
 //! Results on their way out, gathered into runs of equal datagrams.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use switchml_proto::aggregator::{Egress, Reply};
-use switchml_proto::{ChunkSize, JobId};
 use switchml_proto::wire::{HEADER_LEN, MAX_DATAGRAM_LEN};
+use switchml_proto::{ChunkSize, JobId};
 
 use super::lane::{Lane, Member};
 use crate::transport::BATCH;

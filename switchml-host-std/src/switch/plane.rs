@@ -1,6 +1,6 @@
 //! The coordinator's data plane: the slots of all lanes.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use switchml_proto::aggregator::{self, InstallError, Session};
 use switchml_proto::control::{DataPlane, InstallRefused, PhaseStatus, SessionPlan};

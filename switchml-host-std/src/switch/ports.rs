@@ -1,7 +1,7 @@
 //! The lanes' ports, one behind the other (W-9).
 
+use core::net::SocketAddr;
 use std::io;
-use std::net::SocketAddr;
 
 use super::{SwitchConfig, SwitchError};
 use crate::transport::{Options, Transport};

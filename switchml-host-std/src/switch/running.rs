@@ -1,10 +1,10 @@
 //! What the threads of a running switch share.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::Waker;
 use switchml_proto::control::{Coordinator, CoordinatorEvent};
@@ -66,7 +66,7 @@ impl<'r, 's> Running<'r, 's> {
                 let _heard = control.coordinator.handle_datagram(now, lane, from, datagram, &mut plane);
             }
         }
-        self.carry_out(control, now);
+        drop(self.carry_out(control, now));
     }
 
     /// Lets the coordinator's time pass, and does what other threads ask for; called by lane 0's thread before it
@@ -104,7 +104,11 @@ impl<'r, 's> Running<'r, 's> {
     }
 
     /// Sends what the coordinator has to send, and tells what it has to tell, the latter without holding it.
-    fn carry_out<'a>(&'a self, mut control: MutexGuard<'a, Control<'s>>, now: Instant) -> MutexGuard<'a, Control<'s>> {
+    fn carry_out<'a>(
+        &'a self,
+        mut control: MutexGuard<'a, Control<'s>>,
+        now: Instant,
+    ) -> MutexGuard<'a, Control<'s>> {
         let Control { coordinator, buffer, sleeps_until, .. } = &mut *control;
         while let Some(transmit) = coordinator.poll_transmit(now, buffer) {
             // The coordinator names lanes that it was configured with.

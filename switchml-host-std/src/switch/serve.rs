@@ -45,7 +45,9 @@ pub(super) fn serve(
         drained = false;
         for _ in 0..BATCHES {
             let received = lane.transport.recv(&mut batch);
-            match received.map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })? {
+            match received
+                .map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })?
+            {
                 Received::Batch => take(running, lane, &batch, &mut outbox, &mut others),
                 Received::Nothing => {
                     drained = true;

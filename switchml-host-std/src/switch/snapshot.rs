@@ -1,6 +1,6 @@
 //! The switch as an operator sees it.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use switchml_proto::aggregator::Counters;
 use switchml_proto::control::{ControlCounters, Coordinator, SessionState};
