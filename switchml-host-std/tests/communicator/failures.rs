@@ -1,7 +1,8 @@
 //! Ranks and switches that die, stop, leave or give up: everybody gets a typed error in time.
 
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -103,7 +104,10 @@ fn a_lost_switch_is_named_within_the_lease() {
                 };
                 assert!(matches!(failure(&error), SessionFailure::AggregatorLost { .. }), "{error:?}");
                 let message = error.to_string();
-                assert!(message.contains(&relay.address.to_string()) && message.contains("400ms"), "{message}");
+                assert!(
+                    message.contains(&relay.address.to_string()) && message.contains("400ms"),
+                    "{message}"
+                );
             });
         }
         reducing.wait();
@@ -146,30 +150,38 @@ fn a_late_result_is_there_after_the_others_have_left() {
     let switch = switch();
     let (relays, mut ranks) = connect(&switch, 2);
     relays[0].set(Way::NoResults(switch.address));
-    let pending = ranks[0].start_all_reduce(vec![1.0_f32; 100], ReduceOp::Sum).unwrap();
+    // One window of integers, which needs no results to be sent.
+    let pending = ranks[0].start_all_reduce(vec![1; 100], ReduceOp::Sum).unwrap();
     let mut leaving = ranks.pop().unwrap();
-    leaving.all_reduce(&mut [2.0_f32; 100], ReduceOp::Sum).unwrap();
+    leaving.all_reduce(&mut [2; 100], ReduceOp::Sum).unwrap();
     leaving.leave().unwrap();
     thread::sleep(LEASE + LEASE / 2);
     assert!(!pending.is_finished());
     relays[0].set(Way::Open(switch.address));
-    assert_eq!(*pending.wait().unwrap(), [3.0; 100]);
+    assert_eq!(*pending.wait().unwrap(), [3; 100]);
     ranks.pop().unwrap().leave().unwrap();
 }
 
 #[test]
 fn a_rank_that_calls_fewer_collectives_is_named_when_it_leaves() {
     let switch = switch();
-    switch.run(3, |builder| builder, |mut comm| {
-        comm.barrier().unwrap();
-        if comm.rank() == 1 {
-            return comm.leave().unwrap();
-        }
-        let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
-        let left = Rank::new(1).unwrap();
-        assert!(matches!(failure(&error), SessionFailure::RankLeft { rank } if *rank == left), "{error:?}");
-        assert!(error.to_string().starts_with("rank 1 left while others needed it"), "{error}");
-    });
+    switch.run(
+        3,
+        |builder| builder,
+        |mut comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                return comm.leave().unwrap();
+            }
+            let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
+            let left = Rank::new(1).unwrap();
+            assert!(
+                matches!(failure(&error), SessionFailure::RankLeft { rank } if *rank == left),
+                "{error:?}"
+            );
+            assert!(error.to_string().starts_with("rank 1 left while others needed it"), "{error}");
+        },
+    );
 }
 
 #[test]
@@ -221,28 +233,36 @@ fn a_slow_rank_is_told_of_and_waited_for() {
 #[test]
 fn a_panic_gives_up_for_all() {
     let switch = switch();
-    switch.run(3, |builder| builder.lanes(2), |mut comm| {
-        if comm.rank() == 2 {
-            let outcome = catch_unwind(AssertUnwindSafe(move || {
-                let _comm = comm;
-                panic!("an application's own fault");
-            }));
-            assert!(outcome.is_err());
-            return;
-        }
-        let start = Instant::now();
-        let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
-        let two = Rank::new(2).unwrap();
-        assert!(matches!(failure(&error), SessionFailure::Cancelled { rank: Some(rank) } if *rank == two), "{error:?}");
-        assert_eq!(error.to_string(), "rank 2 gave up: see its own messages");
-        assert!(start.elapsed() < LEASE, "it took {:?}", start.elapsed());
-    });
+    switch.run(
+        3,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            if comm.rank() == 2 {
+                let outcome = catch_unwind(AssertUnwindSafe(move || {
+                    let _comm = comm;
+                    panic!("an application's own fault");
+                }));
+                assert!(outcome.is_err());
+                return;
+            }
+            let start = Instant::now();
+            let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
+            let two = Rank::new(2).unwrap();
+            assert!(
+                matches!(failure(&error), SessionFailure::Cancelled { rank: Some(rank) } if *rank == two),
+                "{error:?}"
+            );
+            assert_eq!(error.to_string(), "rank 2 gave up: see its own messages");
+            assert!(start.elapsed() < LEASE, "it took {:?}", start.elapsed());
+        },
+    );
 }
 
 #[test]
 fn a_callback_that_panics_fails_the_session_and_blocks_nobody() {
     let switch = switch();
-    let panicking = |builder: switchml_host_std::Builder| builder.on_waiting(|_| panic!("a callback's own fault"));
+    let panicking =
+        |builder: switchml_host_std::Builder| builder.on_waiting(|_| panic!("a callback's own fault"));
     let done = Barrier::new(2);
     switch.run(2, panicking, |mut comm| {
         if comm.rank() == 0 {
