@@ -21,11 +21,12 @@ use crate::transport::{BATCH, Received as Looked, RecvBatch};
 ///
 /// `poll` has the lane's socket and waker. If the thread panics, the session fails.
 pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config) {
-    let _close = CloseInbox { session, lane };
+    let close = CloseInbox { session, lane };
     let mut slots = vec![Slot::EMPTY; config.layout.window().get().into()];
     let worker = Worker::new(config, &mut slots).expect("the layout and the seq come from a checked welcome");
     let datagram_len = config.layout.datagram_len();
     let mut lane = Lane {
+        _close: close,
         session,
         id: lane,
         worker,
@@ -65,6 +66,8 @@ impl Drop for CloseInbox<'_> {
 }
 
 struct Lane<'a> {
+    /// Dropped first: who gets its tensor back because this thread panicked must find that the session has failed.
+    _close: CloseInbox<'a>,
     session: &'a Session,
     id: LaneId,
     worker: Worker<'a>,

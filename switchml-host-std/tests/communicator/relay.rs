@@ -1,6 +1,7 @@
 //! A stretch of network between one rank and a switch, which a test can cut or lead elsewhere.
 
 use core::net::{Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -24,6 +25,7 @@ pub(crate) enum Way {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     way: Arc<Mutex<Option<Way>>>,
+    results: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -32,11 +34,17 @@ impl Relay {
         let front = socket();
         let address = front.local_addr().unwrap();
         let way = Arc::new(Mutex::new(Some(Way::Open(switch))));
+        let results = Arc::new(AtomicUsize::new(0));
         let thread = thread::spawn({
-            let way = way.clone();
-            move || carry(&front, &way)
+            let (way, results) = (way.clone(), results.clone());
+            move || carry(&front, &way, &results)
         });
-        Self { address, way, thread: Some(thread) }
+        Self { address, way, results, thread: Some(thread) }
+    }
+
+    /// How many results it has carried to the rank.
+    pub(crate) fn results(&self) -> usize {
+        self.results.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set(&self, way: Way) {
@@ -60,7 +68,7 @@ fn socket() -> UdpSocket {
 }
 
 /// Until the way is `None`.
-fn carry(front: &UdpSocket, way: &Mutex<Option<Way>>) {
+fn carry(front: &UdpSocket, way: &Mutex<Option<Way>>, results: &AtomicUsize) {
     let back = socket();
     let mut datagram = [0; 65536];
     let mut rank = None;
@@ -76,14 +84,16 @@ fn carry(front: &UdpSocket, way: &Mutex<Option<Way>>) {
         }
         if let Some((len, from)) = receive(&back, &mut datagram) {
             idle = false;
+            let class = Class::of(&datagram[..len]);
             let passes = match way {
                 Way::Open(switch) => from == switch,
-                Way::NoResults(switch) => from == switch && Class::of(&datagram[..len]) == Class::Control,
+                Way::NoResults(switch) => from == switch && class == Class::Control,
                 Way::Cut => false,
             };
             if let (true, Some(rank)) = (passes, rank) {
                 // The rank may have gone.
                 let _ = front.send_to(&datagram[..len], rank);
+                results.fetch_add((class == Class::Data).into(), Ordering::SeqCst);
             }
         }
         if idle {

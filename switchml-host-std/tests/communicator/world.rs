@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use switchml_host_std::{Builder, Communicator, Switch, SwitchConfig, SwitchHandle};
 use switchml_proto::{ChunkSize, LaneCount};
@@ -86,6 +87,15 @@ pub(crate) fn builder(address: SocketAddr, job: &str, rank: usize, world_size: u
         .window(WINDOW)
         .join_timeout(Duration::from_secs(30))
         .stall_time(Duration::from_secs(30))
+}
+
+/// Waits for what another thread does; not for ever, since that may have failed.
+pub(crate) fn eventually(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it did not happen");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 pub(crate) const CHUNK: usize = 32;
