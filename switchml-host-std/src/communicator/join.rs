@@ -68,8 +68,14 @@ impl Joining<'_> {
             let now = clock.now();
             self.member.handle_timeout(now);
             self.transmit(now)?;
-            if let Some(params) = self.events()? {
-                return Ok(params);
+            match self.events() {
+                Ok(None) => {}
+                Ok(Some(params)) => return Ok(params),
+                Err(error) => {
+                    // An abort is acknowledged, so that the aggregator need not repeat it.
+                    self.transmit(now)?;
+                    return Err(error);
+                }
             }
             if now.since(self.told) >= Self::PERIOD {
                 self.told = now;

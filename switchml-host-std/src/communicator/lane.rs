@@ -17,6 +17,9 @@ use super::session::{End, Session};
 use super::share::{Share, Task};
 use crate::transport::{BATCH, Received as Looked, RecvBatch};
 
+/// How often a lane looks for datagrams, if there always are some, before it looks at its timers.
+const LOOKS: u32 = 16;
+
 /// Serves lane `lane` of `session` until the session is over and the application has asked to leave.
 ///
 /// `poll` has the lane's socket and waker. If the thread panics, the session fails.
@@ -103,21 +106,30 @@ impl Lane<'_> {
     /// The system's, if the socket cannot be used any more.
     fn serve(&mut self, mut poll: Poll) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
+        let mut looks = 0;
         loop {
             let now = self.session.clock.now();
             self.take_tasks();
             self.start(now);
-            self.worker.handle_timeout(now);
             self.transmit(now);
             self.finish();
-            self.look_after_session(now);
+            self.end_or_ask(now);
             if self.leave == Leave::Ready && self.session.is_over() {
                 return Ok(());
             }
-            match self.receive()? {
-                // There may be more, and what came may have made packets due.
-                Looked::Batch | Looked::Unreachable => {}
-                Looked::Nothing => self.sleep(&mut poll, &mut events)?,
+            // What came may have made packets due, and there may be more.
+            let looked = self.receive()?;
+            looks += 1;
+            // A thread that had to wait for the processor finds deadlines passed whose answers are waiting: those first.
+            if looked == Looked::Nothing || looks == LOOKS {
+                looks = 0;
+                let now = self.session.clock.now();
+                self.handle_timeouts(now);
+                self.transmit(now);
+                self.finish();
+                if looked == Looked::Nothing {
+                    self.sleep(&mut poll, &mut events)?;
+                }
             }
         }
     }
@@ -238,14 +250,21 @@ impl Lane<'_> {
         }
     }
 
-    /// Timers of the session, and its end.
-    fn look_after_session(&mut self, now: Instant) {
-        let ended = self.session.has_ended();
-        // After the end, lane 0 may be the one that failed.
-        if (ended || self.id == LaneId::ZERO) && now >= self.session.deadline() {
+    fn handle_timeouts(&mut self, now: Instant) {
+        self.worker.handle_timeout(now);
+        if self.looks_after_session() && now >= self.session.deadline() {
             self.session.look_after(now);
         }
-        if ended {
+    }
+
+    /// After the end, lane 0 may be the one that failed.
+    fn looks_after_session(&self) -> bool {
+        self.id == LaneId::ZERO || self.session.has_ended()
+    }
+
+    /// The end of the session, the application's wish to leave, and questions while neither has come.
+    fn end_or_ask(&mut self, now: Instant) {
+        if self.session.has_ended() {
             self.fail_all();
         } else {
             self.ask(now);
@@ -294,8 +313,7 @@ impl Lane<'_> {
     /// Sleeps until a datagram comes, a task, or the next deadline.
     fn sleep(&mut self, poll: &mut Poll, events: &mut Events) -> io::Result<()> {
         let question = (!self.open.is_empty()).then_some(self.next_question);
-        let looks_after = self.id == LaneId::ZERO || self.session.has_ended();
-        let session = looks_after.then(|| self.session.deadline());
+        let session = self.looks_after_session().then(|| self.session.deadline());
         let deadlines = [self.worker.poll_timeout(), self.not_before, question, session];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|deadline| self.session.clock.until(deadline));

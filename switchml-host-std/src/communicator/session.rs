@@ -175,7 +175,9 @@ impl Session {
 
     /// The member's timers; called by lane 0's thread, and after the end by whichever is there.
     pub(super) fn look_after(&self, now: Instant) {
-        self.drive(&mut lock(&self.control), now);
+        let mut control = lock(&self.control);
+        control.member.handle_timeout(now);
+        self.drive(&mut control, now);
     }
 
     /// A control message came to a lane.
@@ -238,7 +240,6 @@ impl Session {
     /// Sends and tells what the member has to send and to tell.
     fn drive(&self, control: &mut MutexGuard<'_, Control>, now: Instant) {
         let control = &mut **control;
-        control.member.handle_timeout(now);
         while let Some(transmit) = control.member.poll_transmit(now, &mut control.datagram) {
             let datagram = &control.datagram[..transmit.len];
             // What is not sent is as good as lost on the way: the member repeats it.
