@@ -1,6 +1,6 @@
 //! What became of each datagram.
 
-use super::Reject;
+use super::{Egress, Reject};
 
 /// Reasons for rejecting that can be laid to a port: all but [`Reject::UnknownSource`], the last.
 const REASONS: usize = Reject::NAMES.len() - 1;
@@ -27,6 +27,16 @@ pub struct Counters {
 impl Counters {
     pub(super) const ZERO: Self =
         Self { consumed: 0, multicast: 0, retransmitted: 0, ignored: 0, rejected: [0; REASONS] };
+
+    pub(super) const fn count(&mut self, egress: &Egress<'_>) {
+        match egress {
+            Egress::Consume => self.consumed += 1,
+            Egress::Ignore => self.ignored += 1,
+            Egress::Unicast(_) => self.retransmitted += 1,
+            Egress::Multicast(_) => self.multicast += 1,
+            Egress::Reject(reject) => self.rejected[reject.index()] += 1,
+        }
+    }
 
     /// Every counter with its name in `snake_case`, for metrics: the four outcomes, then [`Reject::NAMES`] but the
     /// unknown source, which no port has (see [`Aggregator::unknown_source`](super::Aggregator::unknown_source)).

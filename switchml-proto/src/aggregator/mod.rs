@@ -47,10 +47,13 @@ mod counters;
 mod decision;
 pub mod kernels;
 mod outcome;
+mod pool;
 mod session;
 mod storage;
 
-use crate::ids::{ChunkSize, JobId, Rank, Seq, WorkerSet};
+use crate::ids::ChunkSize;
+use crate::wire::{Packet, PayloadSize};
+use pool::Pool;
 
 pub use counters::Counters;
 pub use kernels::Kernels;
@@ -62,9 +65,9 @@ pub use storage::{Job, Phase, Port, PortEntry, Storage, StorageError};
 #[derive(Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Aggregator<'p> {
-    storage: Storage<'p>,
-    largest_chunk: ChunkSize,
-    kernels: Kernels,
+    pool: Pool<'p>,
+    jobs: &'p mut [Job],
+    ports: &'p mut [PortEntry],
     unknown_source: u64,
 }
 
@@ -79,7 +82,14 @@ impl<'p> Aggregator<'p> {
         largest_chunk: ChunkSize,
         kernels: Kernels,
     ) -> Result<Self, StorageError> {
-        todo!()
+        let Storage { phases, elements, jobs, ports } = storage;
+        let needed = Storage::elements(phases.len() / 2, largest_chunk);
+        if elements.len() < needed {
+            return Err(StorageError::Elements { needed, got: elements.len() });
+        }
+        jobs.fill(Job::EMPTY);
+        ports.fill(PortEntry::EMPTY);
+        Ok(Self { pool: Pool::new(phases, elements, largest_chunk, kernels), jobs, ports, unknown_source: 0 })
     }
 
     /// Takes one datagram from the port `from`, or from a source address that no port has, and says what to do.
@@ -87,14 +97,24 @@ impl<'p> Aggregator<'p> {
     /// The cost is O(1) state and O(k) arithmetic. Nothing in `datagram` is trusted; one that is rejected changes
     /// nothing but its count. A port whose job was removed is an unknown source.
     pub fn handle_datagram(&mut self, from: Option<Port>, datagram: &[u8]) -> Egress<'_> {
-        todo!()
+        let entry = from.and_then(|port| self.ports.get_mut(port.index()));
+        let Some(PortEntry { member: Some(member), counters }) = entry else {
+            self.unknown_source += 1;
+            return Egress::Reject(Reject::UnknownSource);
+        };
+        let egress = match check(datagram, &member.session) {
+            Ok(packet) => self.pool.take(member, &packet),
+            Err(reject) => Egress::Reject(reject),
+        };
+        counters.count(&egress);
+        egress
     }
 
     /// What became of the packets of one port: of one rank of one job in this lane. None if no job has this
     /// port.
     #[must_use]
     pub fn counters(&self, port: Port) -> Option<&Counters> {
-        todo!()
+        self.ports.get(port.index()).filter(|entry| entry.member.is_some()).map(|entry| &entry.counters)
     }
 
     /// Datagrams from sources that are no port, since this aggregator was made.
@@ -105,13 +125,39 @@ impl<'p> Aggregator<'p> {
 
     /// Slots in the pool, used or not.
     #[must_use]
-    pub fn slots(&self) -> usize {
-        self.storage.phases.len() / 2
+    pub const fn slots(&self) -> usize {
+        self.pool.slots()
     }
 
     /// Elements of the largest chunk that a session may have.
     #[must_use]
     pub const fn largest_chunk(&self) -> ChunkSize {
-        self.largest_chunk
+        self.pool.largest_chunk()
     }
 }
+
+/// The checks of A-1 that need a session but no slot.
+fn check<'d>(datagram: &'d [u8], session: &Session) -> Result<Packet<'d>, Reject> {
+    let packet = Packet::parse(datagram).map_err(Reject::Malformed)?;
+    let (header, layout) = (packet.header(), session.layout);
+    if header.job != session.job {
+        return Err(Reject::ForeignJob);
+    }
+    if header.slot != layout.slot(header.seq) {
+        return Err(Reject::Slot);
+    }
+    if header.version != layout.version(header.seq) {
+        return Err(Reject::Version);
+    }
+    match header.size {
+        PayloadSize::Elements(chunk) if chunk != layout.chunk() => return Err(Reject::Size),
+        PayloadSize::Elements(_) | PayloadSize::ExponentOnly => {}
+    }
+    if header.digest < 1 {
+        return Err(Reject::Digest);
+    }
+    Ok(packet)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,10 @@
 //! Entries of sessions: installed, removed, and looked at by the control machine.
 
 use core::fmt;
+use core::ops::Range;
 
-use super::{Aggregator, Phase, Port};
+use super::storage::Member;
+use super::{Aggregator, Counters, Job, Phase, Port, PortEntry};
 use crate::ids::{ChunkSize, JobId, LaneLayout, Rank, Seq, Version, WorkerSet, WorldSize};
 
 /// What an aggregator knows of one session in its lane.
@@ -26,7 +28,34 @@ impl Aggregator<'_> {
     /// # Errors
     /// [`InstallError`] says what is in the way; nothing is changed then.
     pub fn install(&mut self, session: &Session) -> Result<(), InstallError> {
-        todo!()
+        let layout = session.layout;
+        if self.session(session.job).is_some() {
+            return Err(InstallError::JobInstalled);
+        }
+        if layout.index(session.initial_seq) != 0 || layout.version(session.initial_seq) != Version::Zero {
+            return Err(InstallError::InitialSeq);
+        }
+        if usize::from(slots(layout).end) > self.pool.slots() {
+            return Err(InstallError::BeyondPool { slots: self.pool.slots() });
+        }
+        if layout.chunk() > self.pool.largest_chunk() {
+            return Err(InstallError::ChunkTooLarge { largest: self.pool.largest_chunk() });
+        }
+        if let Some(other) = self.sessions().find(|other| overlap(layout, other.layout)) {
+            return Err(InstallError::Overlap { job: other.job });
+        }
+        let Some(entry) = self.jobs.iter_mut().find(|entry| entry.session.is_none()) else {
+            return Err(InstallError::NoJobEntry);
+        };
+        entry.session = Some(*session);
+        let window = u32::from(layout.window().get());
+        let mut seq = session.initial_seq.minus(2 * window);
+        for slot in self.pool.lane_mut(layout).chunks_exact_mut(2) {
+            slot[Version::Zero.index()] = Phase::before(seq);
+            slot[Version::One.index()] = Phase::before(seq.plus(window));
+            seq = seq.plus(1);
+        }
+        Ok(())
     }
 
     /// Gives a port to a member that has joined (W-10); the caller keeps which source address is which port.
@@ -34,32 +63,98 @@ impl Aggregator<'_> {
     /// # Errors
     /// [`InstallError`] if the job is not installed, has no such rank, or the rank has its port, or no entry is free.
     pub fn bind(&mut self, job: JobId, rank: Rank) -> Result<Port, InstallError> {
-        todo!()
+        let session = *self.session(job).ok_or(InstallError::UnknownJob)?;
+        if rank.get() >= session.world_size.get() {
+            return Err(InstallError::Rank);
+        }
+        let bound = |member: &Member| member.session.job == job && member.rank == rank;
+        if self.ports.iter().any(|entry| entry.member.as_ref().is_some_and(bound)) {
+            return Err(InstallError::RankBound);
+        }
+        for (port, entry) in (0..=u16::MAX).map(Port).zip(self.ports.iter_mut()) {
+            if entry.member.is_none() {
+                *entry = PortEntry { member: Some(Member { session, rank }), counters: Counters::ZERO };
+                return Ok(port);
+            }
+        }
+        Err(InstallError::NoPortEntry)
     }
 
     /// Removes a session: first its entries, with the ports of its members, then its slots are reset (C-3). No-op for
     /// a job that is not installed. The caller forgets the ports before it binds others.
     pub fn remove(&mut self, job: JobId) {
-        todo!()
+        let Some(&Session { layout, .. }) = self.session(job) else {
+            return;
+        };
+        for entry in self.ports.iter_mut() {
+            if entry.member.as_ref().is_some_and(|member| member.session.job == job) {
+                *entry = PortEntry::EMPTY;
+            }
+        }
+        for entry in self.jobs.iter_mut() {
+            if entry.session.as_ref().is_some_and(|session| session.job == job) {
+                *entry = Job::EMPTY;
+            }
+        }
+        self.pool.lane_mut(layout).fill(Phase::EMPTY);
     }
 
     /// Where the phase of packet `seq` stands (C-4).
     #[must_use]
     pub fn phase(&self, job: JobId, seq: Seq) -> PhaseStatus {
-        todo!()
+        let Some(session) = self.session(job) else {
+            return PhaseStatus::Unknown;
+        };
+        let phase = self.pool.phase(session.layout, seq);
+        if phase.seq == seq { PhaseStatus::of(phase, session.world_size) } else { PhaseStatus::Unknown }
     }
 
     /// The ranks that some open phase of the job waits for: if one of them has left, the phase can no longer complete
     /// (C-3). Looks at every slot of the job.
     #[must_use]
     pub fn missing(&self, job: JobId) -> WorkerSet {
-        todo!()
+        let Some(session) = self.session(job) else {
+            return WorkerSet::EMPTY;
+        };
+        let all = WorkerSet::all(session.world_size);
+        self.pool
+            .lane(session.layout)
+            .iter()
+            .filter(|phase| !phase.seen.is_empty())
+            .fold(WorkerSet::EMPTY, |missing, phase| missing.or(all.without(phase.seen)))
     }
 
     /// Every version of every slot of the job, in order, for an operator to look at; nothing for an unknown job.
     pub fn dump(&self, job: JobId) -> impl Iterator<Item = SlotView> {
-        core::iter::empty()
+        self.session(job).into_iter().flat_map(|session| {
+            let versions =
+                slots(session.layout).flat_map(|slot| [(slot, Version::Zero), (slot, Version::One)]);
+            versions.zip(self.pool.lane(session.layout)).map(|((slot, version), phase)| SlotView {
+                slot,
+                version,
+                seq: phase.seq,
+                status: PhaseStatus::of(phase, session.world_size),
+            })
+        })
     }
+
+    fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.jobs.iter().filter_map(|entry| entry.session.as_ref())
+    }
+
+    fn session(&self, job: JobId) -> Option<&Session> {
+        self.sessions().find(|session| session.job == job)
+    }
+}
+
+fn slots(layout: LaneLayout) -> Range<u16> {
+    // A layout ends within 14 bits.
+    layout.base()..layout.base() + layout.window().get()
+}
+
+fn overlap(one: LaneLayout, other: LaneLayout) -> bool {
+    let (one, other) = (slots(one), slots(other));
+    one.start < other.end && other.start < one.end
 }
 
 /// Where a phase stands.
@@ -76,6 +171,18 @@ pub enum PhaseStatus {
     },
     /// All ranks have contributed; the result is there to be asked for again.
     Complete,
+}
+
+impl PhaseStatus {
+    fn of(phase: &Phase, world_size: WorldSize) -> Self {
+        if phase.seen.is_empty() {
+            Self::Unknown
+        } else if phase.seen == WorkerSet::all(world_size) {
+            Self::Complete
+        } else {
+            Self::Open { seen: phase.seen }
+        }
+    }
 }
 
 /// One version of one slot.

@@ -106,8 +106,8 @@ impl PortEntry {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Member {
-    /// Index into [`Storage::jobs`]; the entry there is taken, as removing a job frees its ports.
-    pub(super) job: u8,
+    /// A copy, so that a packet finds all it needs at its port.
+    pub(super) session: Session,
     pub(super) rank: Rank,
 }
 

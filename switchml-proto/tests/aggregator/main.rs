@@ -1,0 +1,6 @@
+//! The aggregator against recorded traces, against an oracle, and against garbage.
+
+mod lane;
+mod oracle;
+mod properties;
+mod traces;
