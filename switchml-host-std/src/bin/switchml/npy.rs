@@ -48,10 +48,11 @@ impl Array {
         drop(npy);
 
         let found = octets - reader.stream_position().context("cannot be read")?;
-        let promised = shape
-            .iter()
-            .try_fold(kind.octets(), |product, &length| product.checked_mul(length))
-            .with_context(|| format!("has the shape {shape:?}, more elements than any memory holds"))?;
+        let promised =
+            shape
+                .iter()
+                .try_fold(kind.octets(), |product, &length| product.checked_mul(length))
+                .with_context(|| format!("has the shape {shape:?}, more elements than any memory holds"))?;
         ensure!(found >= promised, "is cut short: {found} octets of elements, its header says {promised}");
         ensure!(found == promised, "has {} octets after its last element", found - promised);
 
@@ -150,7 +151,8 @@ fn check_header_length(file: &mut File) -> Result<()> {
     let mut start = Vec::new();
     file.take(12).read_to_end(&mut start).context("cannot be read")?;
     // Version 1 has a length of 16 bits, which is never too long.
-    if let [_, _, _, _, _, _, 2.., _, length @ ..] = start.as_slice()
+    if let [_, _, _, _, _, _, version, _, length @ ..] = start.as_slice()
+        && *version >= 2
         && let Ok(length) = <[u8; 4]>::try_from(length)
     {
         let length = u32::from_le_bytes(length);

@@ -72,7 +72,10 @@ fn what_is_written_is_what_was_read() {
 fn a_file_cut_short_is_refused() {
     let whole = file("'<f4'", false, "(3,)", &[0; 12]);
     let elements = whole.len() - 12;
-    assert!(refusal(&whole[..whole.len() - 1]).contains("is cut short: 11 octets of elements, its header says 12"));
+    assert!(
+        refusal(&whole[..whole.len() - 1])
+            .contains("is cut short: 11 octets of elements, its header says 12")
+    );
     for length in [0, 5, 9, 20, elements - 1] {
         assert!(refusal(&whole[..length]).contains("is no .npy file"), "{length} octets");
     }
