@@ -47,12 +47,14 @@ impl WorldSize {
 
     /// Workers, 1 to 64.
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u8 {
         self.0
     }
 
     /// h = ceil(log2 n), 0 to 6: the bits that a sum of n numbers may need beyond those of one (section 5).
     #[must_use]
+    #[inline]
     pub const fn headroom(self) -> u32 {
         (self.0 as u32).next_power_of_two().trailing_zeros()
     }
@@ -75,6 +77,9 @@ impl fmt::Display for WorldSize {
 pub struct Rank(u8);
 
 impl Rank {
+    /// The first rank, which every job has.
+    pub const ZERO: Self = Self(0);
+
     /// Rank `rank` of some world.
     ///
     /// # Errors

@@ -1,3 +1,7 @@
+extern crate std;
+
+use std::string::ToString;
+
 use super::*;
 
 #[test]
@@ -56,9 +60,38 @@ fn w11_the_largest_chunk_within_a_path() {
 }
 
 #[test]
+fn w9_ranks_and_lanes_end_where_their_fields_end() {
+    assert_eq!(Rank::new(63).map(Rank::get), Ok(63));
+    assert_eq!(Rank::new(64), Err(InvalidId::Rank { rank: 64 }));
+    assert_eq!(LaneId::new(15).map(LaneId::get), Ok(15));
+    assert_eq!(LaneId::new(16), Err(InvalidId::Lane { lane: 16 }));
+    assert_eq!(LaneCount::new(16).map(LaneCount::get), Ok(16));
+    for lanes in [0, 17] {
+        assert_eq!(LaneCount::new(lanes), Err(InvalidId::Lanes { lanes }));
+    }
+}
+
+#[test]
+fn what_is_refused_is_said_with_its_range() {
+    let base = InvalidId::Base { base: 16_383, window: Window::new(2).unwrap() };
+    for (error, text) in [
+        (WorldSize::new(65).unwrap_err(), "world size 65 is not from 1 to 64"),
+        (Rank::new(64).unwrap_err(), "rank 64 is not from 0 to 63"),
+        (LaneId::new(16).unwrap_err(), "lane 16 is not from 0 to 15"),
+        (LaneCount::new(0).unwrap_err(), "0 lanes are not from 1 to 16"),
+        (
+            ChunkSize::from_elements(100).unwrap_err(),
+            "chunk size 100 is none of 32, 64, 128, 256, 512, 1024 and 2048 elements",
+        ),
+        (Window::new(100).unwrap_err(), "window 100 is not a power of two from 1 to 16384 slots"),
+        (base, "slots 16383 to 16384 go beyond slot 16383"),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
 fn a_set_lists_its_ranks() {
-    extern crate std;
-    use std::string::ToString;
     let rank = |r| Rank::new(r).unwrap();
     let set = WorkerSet::EMPTY.with(rank(63)).with(rank(0)).with(rank(3));
     assert_eq!(set.to_string(), "0, 3, 63");

@@ -4,7 +4,7 @@
 //! then becomes an integer with as many bits as fit n times into 31.
 
 use super::element::Float;
-use super::round::{self, Range, round_half_even};
+use super::round::{Range, Rounding, round_half_even};
 use super::types::Reduction;
 use super::words;
 use crate::ids::WorldSize;
@@ -24,9 +24,11 @@ const EXPONENT_OFFSET: i32 = 128;
 /// The exponent of a block: the largest biased exponent of its elements as binary32, less 128 (N-2).
 #[inline(always)]
 pub fn block_exponent<T: Float>(chunk: &[T]) -> i8 {
-    let bits = T::largest_magnitude(chunk).widen().to_bits();
-    // The sign is 0, so that this is 0..=255, less 128.
-    ((bits >> EXPONENT_SHIFT) as i32 - EXPONENT_OFFSET) as i8
+    let mut largest = T::Magnitude::default();
+    for element in chunk {
+        largest = largest.max(element.magnitude());
+    }
+    exponent_of::<T>(largest)
 }
 
 /// Writes a chunk as integers: each element times 2^s, rounded half to even, where s follows from the exponent on
@@ -47,14 +49,47 @@ pub fn encode_block<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, 
         words.fill([0; 4]);
         return;
     }
-    let scale = power_of_two(scale_exponent(exponent, world_size));
-    // With an exponent that covers the chunk, every element is less than 2^E in magnitude.
-    let bound = power_of_two(31 - world_size.headroom() as i32);
-    if round::encode(chunk, scale, bound.to_bits(), words) == Range::Left {
-        for (word, element) in words.iter_mut().zip(chunk) {
-            *word = limited(element.widen() * scale, world_size).to_be_bytes();
-        }
+    let mut rounding = rounding(exponent, world_size);
+    for (word, element) in words.iter_mut().zip(chunk) {
+        *word = rounding.word(*element);
     }
+    if rounding.range() == Range::Left {
+        encode_limited(chunk, exponent, world_size, words);
+    }
+}
+
+/// [`encode_block`] and [`block_exponent`] at once: writes one chunk, and returns the exponent of another one of the
+/// same tensor, `ahead`, whose exponent travels in the same packet (T-3).
+///
+/// One pass over both is faster where the tensor does not fit into the cache: the processor waits for `ahead`
+/// to come from memory while it converts `chunk`.
+///
+/// # Panics
+///
+/// As [`encode_block`].
+#[inline(always)]
+pub fn encode_block_and_scan<T: Float>(
+    chunk: &[T],
+    exponent: i8,
+    world_size: WorldSize,
+    wire: &mut [u8],
+    ahead: &[T],
+) -> i8 {
+    if exponent == NOT_FINITE || chunk.len() != ahead.len() {
+        encode_block(chunk, exponent, world_size, wire);
+        return block_exponent(ahead);
+    }
+    let words = words::padded(wire, chunk.len());
+    let mut rounding = rounding(exponent, world_size);
+    let mut largest = T::Magnitude::default();
+    for ((word, element), ahead) in words.iter_mut().zip(chunk).zip(ahead) {
+        *word = rounding.word(*element);
+        largest = largest.max(ahead.magnitude());
+    }
+    if rounding.range() == Range::Left {
+        encode_limited(chunk, exponent, world_size, words);
+    }
+    exponent_of::<T>(largest)
 }
 
 /// Reads a chunk of sums: each as binary32, divided by n for a mean, times 2^-s, and rounded to float16 or bfloat16
@@ -86,7 +121,38 @@ pub fn decode_block<T: Float>(
     }
 }
 
+/// N-2 for the largest magnitude of a block.
+#[inline(always)]
+fn exponent_of<T: Float>(largest: T::Magnitude) -> i8 {
+    let bits = T::from_magnitude(largest).widen().to_bits();
+    // The sign is 0, so that this is 0..=255, less 128.
+    ((bits >> EXPONENT_SHIFT) as i32 - EXPONENT_OFFSET) as i8
+}
+
+/// N-4 for a block that the exponent covers: every element is less than 2^E in magnitude, hence every product less
+/// than 2^(31-h), and nothing is to be limited.
+#[inline(always)]
+fn rounding(exponent: i8, world_size: WorldSize) -> Rounding {
+    Rounding::new(power_of_two(scale_exponent(exponent, world_size)), product_bound(world_size))
+}
+
+/// N-4 for a block that the exponent does not cover.
+#[inline(always)]
+fn encode_limited<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, words: &mut [[u8; 4]]) {
+    let scale = power_of_two(scale_exponent(exponent, world_size));
+    for (word, element) in words.iter_mut().zip(chunk) {
+        *word = limited(element.widen() * scale, world_size).to_be_bytes();
+    }
+}
+
+/// 2^(31-h), one more than the largest integer of N-4. No binary32 lies between the two.
+#[inline]
+fn product_bound(world_size: WorldSize) -> f32 {
+    power_of_two(31 - world_size.headroom() as i32)
+}
+
 /// s of N-4: -103..=125 for every exponent but [`NOT_FINITE`].
+#[inline]
 fn scale_exponent(exponent: i8, world_size: WorldSize) -> i32 {
     let biased = (i32::from(exponent) + EXPONENT_OFFSET).max(1); // subnormals have the exponent of 1
     let e = biased - 126; // every magnitude in the block is less than 2^e
@@ -94,6 +160,7 @@ fn scale_exponent(exponent: i8, world_size: WorldSize) -> i32 {
 }
 
 /// 2^exponent, for -126..=127.
+#[inline]
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << EXPONENT_SHIFT)
 }
@@ -101,13 +168,11 @@ fn power_of_two(exponent: i32) -> f32 {
 /// The product rounded half to even, and limited to +-(2^(31-h) - 1) (N-4). A NaN becomes 0.
 #[inline(always)]
 fn limited(product: f32, world_size: WorldSize) -> i32 {
-    let bits = 31 - world_size.headroom();
-    // No binary32 lies between the largest integer and 2^bits.
     let largest = i32::MAX >> world_size.headroom();
-    let beyond = power_of_two(bits as i32);
-    if product >= beyond {
+    let bound = product_bound(world_size);
+    if product >= bound {
         largest
-    } else if product <= -beyond {
+    } else if product <= -bound {
         -largest
     } else if product.is_nan() {
         0

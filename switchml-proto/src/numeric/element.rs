@@ -35,11 +35,13 @@ pub(super) mod sealed {
     pub trait Binary32 {
         /// What every element of a block with an Inf or a NaN becomes (N-3).
         const QUIET_NAN: Self;
-        /// The largest magnitude in the chunk, where any Inf counts as larger than any number, and any NaN as larger
-        /// than any Inf; 0 of an empty chunk.
-        fn largest_magnitude(chunk: &[Self]) -> Self
-        where
-            Self: Sized;
+        /// A pattern without its sign.
+        type Magnitude: Copy + Ord + Default;
+        /// Ordered as the magnitudes are: any Inf is larger than any number, and any NaN larger than any Inf. The
+        /// default is that of zero.
+        fn magnitude(self) -> Self::Magnitude;
+        /// The element with this magnitude and a positive sign.
+        fn from_magnitude(magnitude: Self::Magnitude) -> Self;
         /// Exact. A NaN stays one, with whatever payload.
         fn widen(self) -> f32;
         /// Rounds half to even, and to an infinity beyond the range. `value` is no NaN: no result of N-5 and N-6
@@ -48,17 +50,20 @@ pub(super) mod sealed {
     }
 }
 
-/// `largest_magnitude` over patterns without their sign, which are ordered as the magnitudes are: integers of the
-/// element's own size, signed because the smallest vector instruction sets compare no others.
-macro_rules! largest_magnitude {
+/// Magnitudes as integers of the element's own size, the narrower the faster; signed, because the smallest vector
+/// instruction sets compare no others.
+macro_rules! magnitude {
     ($unsigned:ty, $signed:ty) => {
+        type Magnitude = $signed;
+
         #[inline(always)]
-        fn largest_magnitude(chunk: &[Self]) -> Self {
-            let mut largest: $signed = 0;
-            for element in chunk {
-                largest = largest.max(element.to_bits() as $signed & <$signed>::MAX);
-            }
-            Self::from_bits(largest as $unsigned)
+        fn magnitude(self) -> $signed {
+            self.to_bits() as $signed & <$signed>::MAX
+        }
+
+        #[inline(always)]
+        fn from_magnitude(magnitude: $signed) -> Self {
+            Self::from_bits(magnitude as $unsigned)
         }
     };
 }
@@ -99,7 +104,7 @@ impl Float for bf16 {}
 impl sealed::Binary32 for f32 {
     const QUIET_NAN: Self = Self::from_bits(0x7FC0_0000);
 
-    largest_magnitude!(u32, i32);
+    magnitude!(u32, i32);
 
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -115,7 +120,7 @@ impl sealed::Binary32 for f32 {
 impl sealed::Binary32 for bf16 {
     const QUIET_NAN: Self = Self::from_bits(0x7FC0);
 
-    largest_magnitude!(u16, i16);
+    magnitude!(u16, i16);
 
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -146,7 +151,7 @@ const INFINITY: u32 = 0x7C00;
 impl sealed::Binary32 for f16 {
     const QUIET_NAN: Self = Self::from_bits(0x7E00);
 
-    largest_magnitude!(u16, i16);
+    magnitude!(u16, i16);
 
     #[inline(always)]
     fn widen(self) -> f32 {

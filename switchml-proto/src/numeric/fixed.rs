@@ -1,7 +1,7 @@
 //! Fixed scaling factor (N-6).
 
 use super::element::Float;
-use super::round::{self, Range, round_half_even};
+use super::round::{Range, Rounding, round_half_even};
 use super::types::{Reduction, ScalingFactor};
 use super::words;
 use crate::ids::WorldSize;
@@ -27,16 +27,19 @@ pub fn encode_fixed<T: Float>(
     let factor = factor.get();
     let limit = limit(world_size);
     let words = words::padded(wire, chunk.len());
-    // The pattern above the limit's is that of the next larger binary32.
-    let range = round::encode(chunk, factor, limit.to_bits() + 1, words);
-    if range == Range::Left {
-        for (word, element) in words.iter_mut().zip(chunk) {
-            let product = element.widen() * factor;
-            let number = if product.is_nan() { 0.0 } else { product };
-            *word = round_half_even(number.clamp(-limit, limit)).to_be_bytes();
-        }
+    let mut rounding = Rounding::new(factor, limit.next_up());
+    for (word, element) in words.iter_mut().zip(chunk) {
+        *word = rounding.word(*element);
     }
-    range == Range::Left
+    if rounding.range() == Range::Kept {
+        return false;
+    }
+    for (word, element) in words.iter_mut().zip(chunk) {
+        let product = element.widen() * factor;
+        let number = if product.is_nan() { 0.0 } else { product };
+        *word = round_half_even(number.clamp(-limit, limit)).to_be_bytes();
+    }
+    true
 }
 
 /// Reads a chunk of sums: each as binary32, divided by n for a mean, divided by the factor, and rounded to
@@ -62,6 +65,7 @@ pub fn decode_fixed<T: Float>(
 }
 
 /// The largest binary32 that is not above (2^31 - 1) / n (N-6).
+#[inline]
 const fn limit(world_size: WorldSize) -> f32 {
     let bound = i32::MAX / world_size.get() as i32;
     // Whole numbers of more than 24 bits are cut, not rounded. That is the largest one below also with the fraction

@@ -6,7 +6,7 @@
 //!
 //! | elements | conversion | out | back |
 //! |---|---|---|---|
-//! | `f32`, `f16`, `bf16` | block floating point | [`block_exponent`], [`encode_block`] | [`decode_block`] |
+//! | `f32`, `f16`, `bf16` | block floating point | [`block_exponent`] and [`encode_block`], or [`encode_block_and_scan`] | [`decode_block`] |
 //! | `f32`, `f16`, `bf16` | fixed scaling factor | [`encode_fixed`] | [`decode_fixed`] |
 //! | `i32` | none, sums wrap | [`encode_integer`] | [`decode_integer`] |
 //! | any, in a broadcast | the tensor's octets | [`encode_octets`] | [`decode_octets`] |
@@ -49,7 +49,9 @@ mod round;
 mod types;
 mod words;
 
-pub use self::block::{NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, encode_block};
+pub use self::block::{
+    NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, encode_block, encode_block_and_scan,
+};
 pub use self::element::{Element, Float};
 pub use self::fixed::{decode_fixed, encode_fixed};
 pub use self::integer::{decode_integer, decode_octets, encode_integer, encode_octets};

@@ -200,6 +200,22 @@ proptest! {
     }
 
     #[test]
+    fn n2_n4_one_pass_does_what_two_do(bits in prop::collection::vec(any::<u32>(), 0..70),
+        more in prop::collection::vec(any::<u32>(), 0..70), exponent: i8, equal: bool, workers in 1..=64usize) {
+        let n = world(workers);
+        let chunk: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+        let mut ahead: Vec<f32> = more.into_iter().map(f32::from_bits).collect();
+        if equal {
+            ahead.resize(chunk.len(), -1.0);
+        }
+        let (mut once, mut twice) = ([0xA5; 4 * 70], [0xA5; 4 * 70]);
+        let scanned = encode_block_and_scan(&chunk, exponent, n, &mut once, &ahead);
+        encode_block(&chunk, exponent, n, &mut twice);
+        prop_assert_eq!(once, twice);
+        prop_assert_eq!(scanned, block_exponent(&ahead));
+    }
+
+    #[test]
     fn n6_product_limit_and_mark(bits in prop::collection::vec(any::<u32>(), 1..70), factor in any::<u32>(),
         workers in 1..=64usize) {
         let n = world(workers);

@@ -33,6 +33,7 @@ impl ElementType {
 
     /// The size of an element in the caller's tensor, in octets. On the wire every element takes 4 octets, except
     /// in a broadcast.
+    #[inline]
     pub const fn octets(self) -> usize {
         match self {
             Self::Float32 | Self::Int32 => 4,
@@ -92,11 +93,13 @@ impl ScalingFactor {
     }
 
     /// The factor.
+    #[inline]
     pub const fn get(self) -> f32 {
         self.0
     }
 
     /// The factor's binary32 pattern, which goes into the digest (D-1).
+    #[inline]
     pub const fn bits(self) -> u32 {
         self.0.to_bits()
     }

@@ -205,3 +205,6 @@ impl fmt::Display for DataError {
 }
 
 impl core::error::Error for DataError {}
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,7 @@ layout!(
 
 layout!(
     /// First octets of every control message but `no session`. `token` is the session, or a nonce while joining.
+    /// Octets that a kind has no use for are 0.
     Head, 12, { kind_version: u8, job: u8, rank: u8, lane: u8, token: U64 });
 
 layout!(
@@ -78,5 +79,5 @@ layout!(
     Age, 2, { millis: U16 });
 
 layout!(
-    /// No session, whole: the first eight octets of the data packet it answers, with this kind.
-    NoSession, 8, { kind_version: u8, job: u8, seq: U32, slot: U16 });
+    /// No session, whole: job and seq stand where the data packet that it answers has them.
+    NoSession, 8, { kind_version: u8, job: u8, seq: U32, reserved: U16 });

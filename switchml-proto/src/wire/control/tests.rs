@@ -1,0 +1,3 @@
+mod octets;
+mod properties;
+mod refused;
