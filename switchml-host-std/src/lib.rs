@@ -1,1 +1,6 @@
 //! std adapter.
+
+mod clock;
+mod transport;
+
+pub use transport::{Faults, InvalidFaults, SocketCalls};
