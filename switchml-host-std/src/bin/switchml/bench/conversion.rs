@@ -1,0 +1,102 @@
+//! Conversion between float32 and the wire, against copies of as many octets (N-7).
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use switchml_proto::WorldSize;
+use switchml_proto::numeric::Reduction;
+
+use super::figure::{Figure, Limit, Place, Timing};
+use super::measure::{in_turn, time};
+use super::{CHUNK, WINDOW, kernels, mebibytes, tensor};
+
+const LIMIT: Limit = Limit { aim: 1.3, limit: 2.6 };
+
+struct Conversion {
+    tensor: Vec<f32>,
+    wire: Vec<u8>,
+    exponents: Vec<i8>,
+    copy: [Vec<u8>; 2],
+    world_size: WorldSize,
+    /// Small tensors are passed over several times, so that reading the clock does not matter.
+    times: usize,
+}
+
+/// Converts a tensor of `octets` octets, a chunk at a time.
+pub(super) fn run(place: Place, octets: usize, repetitions: usize, world_size: WorldSize) -> Figure {
+    let tensor = tensor(octets / 4, 0);
+    let mut conversion = Conversion {
+        wire: vec![0; octets],
+        exponents: vec![0; tensor.len().div_ceil(CHUNK.elements())],
+        copy: [vec![1; octets], vec![0; octets]],
+        tensor,
+        world_size,
+        times: (1 << 22_usize).div_ceil(octets),
+    };
+    let timings = in_turn(
+        repetitions,
+        &mut conversion,
+        [Conversion::to_wire, Conversion::from_wire, Conversion::copy, Conversion::copy_back],
+    );
+    let [to_wire, from_wire, copy, copy_back] = timings.map(|spread| spread.part(conversion.times));
+    let size = mebibytes(octets);
+    Figure::ratio(
+        "conversion of float32 to the wire and back",
+        place,
+        Some(LIMIT),
+        vec![
+            Timing::new(format!("to the wire, with the scan for exponents, {size}"), to_wire),
+            Timing::new(format!("back to the tensor, {size}"), from_wire),
+        ],
+        vec![Timing::new(format!("copy of {size}"), copy), Timing::new("copy back", copy_back)],
+    )
+}
+
+impl Conversion {
+    /// As a worker does it: the exponent of a chunk is needed a window before the chunk itself (T-3).
+    fn to_wire(&mut self) -> Duration {
+        let chunk = CHUNK.elements();
+        let ahead = usize::from(WINDOW.get()).min(self.exponents.len());
+        time(|| {
+            for _ in 0..self.times {
+                let tensor = black_box(self.tensor.as_slice());
+                for (exponent, chunk) in self.exponents[..ahead].iter_mut().zip(tensor.chunks(chunk)) {
+                    *exponent = kernels::block_exponent(chunk);
+                }
+                let wires = self.wire.chunks_mut(4 * chunk);
+                for (number, (elements, wire)) in tensor.chunks(chunk).zip(wires).enumerate() {
+                    kernels::encode_block(elements, self.exponents[number], self.world_size, wire);
+                    if let Some(exponent) = self.exponents.get_mut(number + ahead) {
+                        *exponent = kernels::block_exponent(&tensor[(number + ahead) * chunk..][..chunk]);
+                    }
+                }
+                black_box(&mut self.wire);
+            }
+        })
+    }
+
+    fn from_wire(&mut self) -> Duration {
+        let chunk = CHUNK.elements();
+        time(|| {
+            for _ in 0..self.times {
+                let wires = black_box(self.wire.as_slice()).chunks(4 * chunk);
+                for ((elements, wire), &exponent) in
+                    self.tensor.chunks_mut(chunk).zip(wires).zip(&self.exponents)
+                {
+                    kernels::decode_block(wire, exponent, self.world_size, Reduction::Sum, elements);
+                }
+                black_box(&mut self.tensor);
+            }
+        })
+    }
+
+    fn copy(&mut self) -> Duration {
+        let [from, to] = &mut self.copy;
+        time(|| (0..self.times).for_each(|_| black_box(&mut *to).copy_from_slice(black_box(from))))
+    }
+
+    fn copy_back(&mut self) -> Duration {
+        let [to, from] = &mut self.copy;
+        time(|| (0..self.times).for_each(|_| black_box(&mut *to).copy_from_slice(black_box(from))))
+    }
+}
