@@ -29,3 +29,111 @@ impl Default for RtoConfig {
         Self::DEFAULT
     }
 }
+
+/// The retransmission timeout of one lane.
+#[derive(Debug)]
+pub(crate) struct Rto {
+    config: RtoConfig,
+    estimate: Option<Estimate>,
+    /// Expiries since the last result.
+    doublings: u32,
+    /// Back-offs that ended since the last round trip was measured.
+    unmeasured: u32,
+    current: Duration,
+}
+
+/// In nanoseconds, at most an hour.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    srtt: i64,
+    rttvar: i64,
+}
+
+/// The clock granularity G of RFC 6298: what a variance of zero counts as, in nanoseconds.
+const GRANULARITY: i64 = 1_000;
+
+/// Longer round trips count as this long, in nanoseconds.
+const LONGEST: i64 = 3_600_000_000_000;
+
+impl Rto {
+    pub(crate) fn new(config: RtoConfig) -> Self {
+        let mut rto = Self { config, estimate: None, doublings: 0, unmeasured: 0, current: Duration::ZERO };
+        rto.update();
+        rto
+    }
+
+    /// The timeout as it is now, back-off included.
+    pub(crate) const fn current(&self) -> Duration {
+        self.current
+    }
+
+    /// The smoothed round trip time, once one was measured.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        // Never negative: a mean of values that are not.
+        self.estimate.map(|estimate| Duration::from_nanos(estimate.srtt.unsigned_abs()))
+    }
+
+    /// A timeout has expired: it doubles (RFC 6298 section 5.5).
+    pub(crate) fn expire(&mut self) {
+        self.doublings = self.doublings.saturating_add(1);
+        self.update();
+    }
+
+    /// A result was accepted. `round_trip` is none if its packet was sent more than once (Karn's rule);
+    /// `flight` packets were under way, each of which gives a sample of the same round trip.
+    ///
+    /// Any result ends the back-off. But where the round trip has become longer than the timeout, every packet is sent
+    /// twice and none can be measured; so the more back-offs end without a measurement, the longer is the timeout left:
+    /// twice as long after 2, 4, 8, ...
+    pub(crate) fn accept(&mut self, round_trip: Option<Duration>, flight: u32) -> BackOff {
+        let back_off = if self.doublings > 0 { BackOff::Ended } else { BackOff::None };
+        match round_trip {
+            Some(round_trip) => {
+                self.unmeasured = 0;
+                self.measure(round_trip, flight);
+            }
+            None if back_off == BackOff::Ended => self.unmeasured = self.unmeasured.saturating_add(1),
+            None => return back_off,
+        }
+        self.doublings = 0;
+        self.update();
+        back_off
+    }
+
+    /// RFC 6298 section 2, with the gains divided by half the number of samples in a round trip, so that
+    /// the memory is as long as with one (RFC 7323 appendix G).
+    fn measure(&mut self, round_trip: Duration, flight: u32) {
+        let sample = i64::try_from(round_trip.as_nanos()).unwrap_or(LONGEST).min(LONGEST);
+        let shift = flight.div_ceil(2).max(1).next_power_of_two().trailing_zeros();
+        self.estimate = Some(match self.estimate {
+            None => Estimate { srtt: sample, rttvar: sample / 2 },
+            Some(Estimate { srtt, rttvar }) => {
+                let error = sample - srtt;
+                Estimate {
+                    srtt: srtt + (error >> (3 + shift)),
+                    rttvar: rttvar + ((error.abs() - rttvar) >> (2 + shift)),
+                }
+            }
+        });
+    }
+
+    fn update(&mut self) {
+        let RtoConfig { initial, floor, ceiling } = self.config;
+        let base = match self.estimate {
+            None => initial,
+            Some(Estimate { srtt, rttvar }) => {
+                Duration::from_nanos((srtt + (4 * rttvar).max(GRANULARITY)).unsigned_abs())
+            }
+        };
+        let level = self.doublings.saturating_add(self.unmeasured.checked_ilog2().unwrap_or(0));
+        let factor = 1u32.checked_shl(level).unwrap_or(u32::MAX);
+        self.current = base.max(floor).saturating_mul(factor).min(ceiling);
+    }
+}
+
+/// Whether a result ended a back-off.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BackOff {
+    None,
+    Ended,
+}

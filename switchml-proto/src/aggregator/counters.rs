@@ -38,8 +38,9 @@ impl Counters {
         }
     }
 
-    /// Every counter with its name in `snake_case`, for metrics: the four outcomes, then [`Reject::NAMES`] but the
-    /// unknown source, which no port has (see [`Aggregator::unknown_source`](super::Aggregator::unknown_source)).
+    /// Every counter with its name in `snake_case`, for metrics: the four outcomes, then [`Reject::NAMES`]
+    /// but the unknown source, which no port has (see
+    /// [`Aggregator::unknown_source`](super::Aggregator::unknown_source)).
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let outcomes = [
             ("consumed", self.consumed),

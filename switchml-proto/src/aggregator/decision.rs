@@ -17,8 +17,8 @@ pub(super) enum Relation {
 impl Relation {
     pub(super) fn of(seq: Seq, addressed: &Phase, shadow: &Phase, window: Window) -> Self {
         if seq == addressed.seq {
-            // A fresh slot has a seq but no phase. This comes before the question below, which such a packet
-            // of version 1 would pass.
+            // A fresh slot has a seq but no phase. This comes before the question below, which such a
+            // packet of version 1 would pass.
             if addressed.seen.is_empty() { Self::Stale } else { Self::SamePhase }
         } else if seq == shadow.seq.plus(u32::from(window.get())) {
             Self::NewPhase

@@ -1,14 +1,15 @@
 //! The arithmetic on elements, between the pool and datagrams.
 //!
-//! The functions here define the bits. They are inlined into their caller, so that a host may compile them again for
-//! the processor it finds (`#[target_feature]`, or a crate that does so), and hand the outcome in as [`Kernels`].
+//! The functions here define the bits. They are inlined into their caller, so that a host may compile them
+//! again for the processor it finds (`#[target_feature]`, or a crate that does so), and hand the outcome in
+//! as [`Kernels`].
 
 use core::fmt;
 
 /// The three passes over elements that an aggregator makes; which compilation of each.
 ///
-/// Octets are elements in network byte order. The aggregator calls each with four times as many octets as elements;
-/// what lies beyond the shorter one stays as it was.
+/// Octets are elements in network byte order. The aggregator calls each with four times as many octets as
+/// elements; what lies beyond the shorter one stays as it was.
 #[derive(Clone, Copy)]
 #[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
 pub struct Kernels {

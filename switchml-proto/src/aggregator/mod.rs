@@ -1,8 +1,8 @@
 //! The aggregator: sums the packets of n workers slot by slot (section 3, A-1 to A-8).
 //!
-//! One [`Aggregator`] is one lane of an aggregator, for all jobs that use the lane; lanes share nothing. It keeps no
-//! clock and allocates nothing: a switch has neither. The caller lends all memory when it makes one, receives
-//! datagrams, and sends what [`Egress`] says.
+//! One [`Aggregator`] is one lane of an aggregator, for all jobs that use the lane; lanes share nothing. It
+//! keeps no clock and allocates nothing: a switch has neither. The caller lends all memory when it makes one,
+//! receives datagrams, and sends what [`Egress`] says.
 //!
 //! ```
 //! use switchml_proto::aggregator::{Aggregator, Egress, Job, Kernels, Phase, PortEntry, Session, Storage};
@@ -38,10 +38,10 @@
 //! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
-//! It does not create jobs, place slots, watch leases, or answer control messages: that is the control machine's
-//! business, which calls [`install`](Aggregator::install), [`bind`](Aggregator::bind) and
-//! [`remove`](Aggregator::remove). It trusts that a member keeps the rule T-2; a member that does not can spoil its
-//! own job's sums, and no other's.
+//! It does not create jobs, place slots, watch leases, or answer control messages: that is the control
+//! machine's business, which calls [`install`](Aggregator::install), [`bind`](Aggregator::bind) and
+//! [`remove`](Aggregator::remove). It trusts that a member keeps the rule T-2; a member that does not can
+//! spoil its own job's sums, and no other's.
 
 mod counters;
 mod decision;
@@ -92,10 +92,11 @@ impl<'p> Aggregator<'p> {
         Ok(Self { pool: Pool::new(phases, elements, largest_chunk, kernels), jobs, ports, unknown_source: 0 })
     }
 
-    /// Takes one datagram from the port `from`, or from a source address that no port has, and says what to do.
+    /// Takes one datagram from the port `from`, or from a source address that no port has, and says what to
+    /// do.
     ///
-    /// The cost is O(1) state and O(k) arithmetic. Nothing in `datagram` is trusted; one that is rejected changes
-    /// nothing but its count. A port whose job was removed is an unknown source.
+    /// The cost is O(1) state and O(k) arithmetic. Nothing in `datagram` is trusted; one that is rejected
+    /// changes nothing but its count. A port whose job was removed is an unknown source.
     pub fn handle_datagram(&mut self, from: Option<Port>, datagram: &[u8]) -> Egress<'_> {
         let entry = from.and_then(|port| self.ports.get_mut(port.index()));
         let Some(PortEntry { member: Some(member), counters }) = entry else {
@@ -110,8 +111,8 @@ impl<'p> Aggregator<'p> {
         egress
     }
 
-    /// What became of the packets of one port: of one rank of one job in this lane (A-8). None if no job has this
-    /// port.
+    /// What became of the packets of one port: of one rank of one job in this lane (A-8). None if no job has
+    /// this port.
     #[must_use]
     pub fn counters(&self, port: Port) -> Option<&Counters> {
         self.ports.get(port.index()).filter(|entry| entry.member.is_some()).map(|entry| &entry.counters)

@@ -59,7 +59,8 @@ impl Reply<'_> {
         self.header.datagram_len()
     }
 
-    /// Writes the datagram at the start of `buffer`, straight from the pool, and returns its length in octets.
+    /// Writes the datagram at the start of `buffer`, straight from the pool, and returns its length in
+    /// octets.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`datagram_len`](Self::datagram_len).

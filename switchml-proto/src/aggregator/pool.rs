@@ -13,8 +13,8 @@ const DIGESTS_DIFFER: i8 = -128;
 #[derive(Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pool<'p> {
-    phases: &'p mut [Phase],
-    elements: &'p mut [i32],
+    pub(super) phases: &'p mut [Phase],
+    pub(super) elements: &'p mut [i32],
     largest_chunk: ChunkSize,
     kernels: Kernels,
 }
@@ -39,7 +39,8 @@ impl<'p> Pool<'p> {
         self.largest_chunk
     }
 
-    /// Takes a packet that passed the checks of A-1 for `member`: its slot is in the member's lane, hence in the pool.
+    /// Takes a packet that passed the checks of A-1 for `member`: its slot is in the member's lane, hence in
+    /// the pool.
     pub(super) fn take(&mut self, member: &Member, packet: &Packet<'_>) -> Egress<'_> {
         let Member { session, rank } = *member;
         let header = packet.header();

@@ -61,7 +61,8 @@ impl Aggregator<'_> {
     /// Gives a port to a member that has joined (W-10); the caller keeps which source address is which port.
     ///
     /// # Errors
-    /// [`InstallError`] if the job is not installed, has no such rank, or the rank has its port, or no entry is free.
+    /// [`InstallError`] if the job is not installed, has no such rank, or the rank has its port, or no entry
+    /// is free.
     pub fn bind(&mut self, job: JobId, rank: Rank) -> Result<Port, InstallError> {
         let session = *self.session(job).ok_or(InstallError::UnknownJob)?;
         if rank.get() >= session.world_size.get() {
@@ -80,8 +81,8 @@ impl Aggregator<'_> {
         Err(InstallError::NoPortEntry)
     }
 
-    /// Removes a session: first its entries, with the ports of its members, then its slots are reset (C-3). No-op for
-    /// a job that is not installed. The caller forgets the ports before it binds others.
+    /// Removes a session: first its entries, with the ports of its members, then its slots are reset (C-3).
+    /// No-op for a job that is not installed. The caller forgets the ports before it binds others.
     pub fn remove(&mut self, job: JobId) {
         let Some(&Session { layout, .. }) = self.session(job) else {
             return;
@@ -109,8 +110,8 @@ impl Aggregator<'_> {
         if phase.seq == seq { PhaseStatus::of(phase, session.world_size) } else { PhaseStatus::Unknown }
     }
 
-    /// The ranks that some open phase of the job waits for: if one of them has left, the phase can no longer complete
-    /// (C-3). Looks at every slot of the job.
+    /// The ranks that some open phase of the job waits for: if one of them has left, the phase can no longer
+    /// complete (C-3). Looks at every slot of the job.
     #[must_use]
     pub fn missing(&self, job: JobId) -> WorkerSet {
         let Some(session) = self.session(job) else {
@@ -124,7 +125,8 @@ impl Aggregator<'_> {
             .fold(WorkerSet::EMPTY, |missing, phase| missing.or(all.without(phase.seen)))
     }
 
-    /// Every version of every slot of the job, in order, for an operator to look at; nothing for an unknown job.
+    /// Every version of every slot of the job, in order, for an operator to look at; nothing for an unknown
+    /// job.
     pub fn dump(&self, job: JobId) -> impl Iterator<Item = SlotView> {
         self.session(job).into_iter().flat_map(|session| {
             let versions =

@@ -8,8 +8,9 @@ use crate::wire::PayloadSize;
 
 /// The memory that the caller lends to an aggregator; arrays in a `static`, or boxed slices.
 ///
-/// An aggregator has as many slots as half the phases. A lane with one job of the default window and chunk size takes
-/// `Storage::phases(128)` phases and `Storage::elements(128, ChunkSize::DEFAULT)` elements, 260 KiB together.
+/// An aggregator has as many slots as half the phases. A lane with one job of the default window and chunk
+/// size takes `Storage::phases(128)` phases and `Storage::elements(128, ChunkSize::DEFAULT)` elements, 260
+/// KiB together.
 #[derive(Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[allow(clippy::exhaustive_structs, reason = "the caller builds it")]

@@ -6,6 +6,7 @@
 
 mod coordinator;
 mod member;
+mod pace;
 
 use core::fmt;
 use core::time::Duration;

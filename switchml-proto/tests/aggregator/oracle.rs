@@ -1,7 +1,7 @@
 //! A naive aggregator for one lane, that remembers everything: contributions by seq, and who may send what.
 //!
-//! It is told in terms of seqs alone, without slots, versions and bitmaps: for each residue of seq modulo W there is a
-//! latest phase and the one before it, and nothing else can be asked for.
+//! It is told in terms of seqs alone, without slots, versions and bitmaps: for each residue of seq modulo W
+//! there is a latest phase and the one before it, and nothing else can be asked for.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,8 @@ impl Oracle {
         Self { world_size, window, phases: HashMap::new(), latest: BTreeMap::new(), initial_seq }
     }
 
-    /// `header` is that of a well-formed datagram, which a result repeats but for exponent, digest and what follows.
+    /// `header` is that of a well-formed datagram, which a result repeats but for exponent, digest and what
+    /// follows.
     pub(crate) fn deliver(&mut self, seq: u64, rank: usize, sent: &Contribution, header: &[u8]) -> Outcome {
         let residue = seq % self.window;
         let next = match self.latest.get(&residue) {

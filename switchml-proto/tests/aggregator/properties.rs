@@ -21,12 +21,13 @@ enum Step {
     Wild { rank: usize, ahead: u64 },
 }
 
-/// One contribution that differs by what was asked, and by who sends it; the same packet has always the same octets.
+/// One contribution that differs by what was asked, and by who sends it; the same packet has always the same
+/// octets.
 fn contribution(seq: u64, rank: usize, k: usize) -> Contribution {
     let mix = |x: u64| (seq * 64 + rank as u64 + x * 0x1_0000).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17;
     // Now and then a member is in another collective: another digest, or no elements.
-    let digest = if mix(1) % 16 == 0 { 2 } else { 1 };
-    let exponent_only = if mix(2) % 16 == 0 { seq % 2 == 0 } else { seq % 2 == 1 };
+    let digest = if mix(1).is_multiple_of(16) { 2 } else { 1 };
+    let exponent_only = (seq % 2 == 1) != mix(2).is_multiple_of(16);
     let elements = if exponent_only { 0 } else { k as u64 };
     let elements = (0..elements).map(|i| mix(3 + i) as i32).collect();
     Contribution { exponent: mix(0) as i8, digest, elements }
@@ -139,8 +140,8 @@ fn counted(counters: &Counters) -> [u64; 5] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// I-1: whatever is delayed, repeated and reordered, and even when a member breaks T-2, every answer is that of
-    /// the oracle, and every outcome is counted.
+    /// I-1: whatever is delayed, repeated and reordered, and even when a member breaks T-2, every answer is
+    /// that of the oracle, and every outcome is counted.
     #[test]
     fn i1_every_answer_is_the_oracles(
         n in world_sizes(), window in 0..4_u32, base in 0..3_u16, initial_seq in initial_seqs(), steps in steps(),
@@ -190,8 +191,8 @@ proptest! {
         })?;
     }
 
-    /// I-4: random octets, and damaged packets, from any port or none, never panic; and a datagram that is rejected
-    /// changes nothing.
+    /// I-4: random octets, and damaged packets, from any port or none, never panic; and a datagram that is
+    /// rejected changes nothing.
     #[test]
     fn i4_garbage_never_panics(
         datagrams in vec((any::<Option<u8>>(), vec(any::<u8>(), 0..300), any::<(u8, u8)>()), 0..200),

@@ -1,54 +1,46 @@
 //! The aggregator's side of control.
 
+mod config;
+mod ending;
+mod ghosts;
+mod join;
+mod live;
+mod numbers;
 mod plane;
+mod report;
+mod secret;
 mod storage;
+#[cfg(test)]
+mod tests;
+mod transmit;
 
 use core::net::SocketAddr;
-use core::time::Duration;
 
+pub use config::CoordinatorConfig;
+use ghosts::Ghosts;
+use heapless::Deque;
+use live::Speaker;
+use numbers::JobNumbers;
 pub use plane::{DataPlane, InstallRefused, PhaseStatus, SessionPlan};
+pub use report::{ControlCounters, CoordinatorEvent, SessionEnd, SessionState, SessionView};
+use secret::Secret;
+use storage::JobIndex;
 pub use storage::{CoordinatorStorage, JobEntry, MemberEntry, PortEntry};
+use transmit::{Answer, HintLimit};
 
 use super::{Heard, InvalidConfig};
 use crate::Instant;
-use crate::ids::{ChunkSize, JobId, LaneCount, LaneId, LaneLayout, Rank, SessionId, WorkerSet, WorldSize};
-use crate::wire::{AbortReason, JobName};
+use crate::ids::LaneId;
+use crate::wire::{AbortReason, ControlError, HEADER_LEN, MAX_CONTROL_LEN, Message, Packet, RejectReason};
 
-/// What an aggregator has to give.
-#[derive(Clone, Copy)]
-#[non_exhaustive]
-pub struct CoordinatorConfig {
-    /// Slots in each lane, 1 to 16,384.
-    pub slots: u16,
-    /// Lanes, each with its own UDP port (W-9).
-    pub lanes: LaneCount,
-    /// The largest chunk that its slots hold.
-    pub largest_chunk: ChunkSize,
-    /// How long a member may be silent, 20 ms to a day; 5 s by default.
-    pub lease: Duration,
-    /// How long a job may take from its first join to its last; 10 min by default.
-    pub join_timeout: Duration,
-    /// Secret random octets, new at every start: cookies, session and job numbers come from them (C-1, C-2).
-    pub seed: [u8; 32],
-}
-
-impl CoordinatorConfig {
-    /// `slots` slots of the default chunk in each of `lanes` lanes, with the default lease and join timeout.
-    #[must_use]
-    pub const fn new(slots: u16, lanes: LaneCount, seed: [u8; 32]) -> Self {
-        Self {
-            slots,
-            lanes,
-            largest_chunk: ChunkSize::DEFAULT,
-            lease: Duration::from_secs(5),
-            join_timeout: Duration::from_secs(600),
-            seed,
-        }
-    }
-}
+/// Answers kept until the caller polls; a datagram causes one at most.
+const ANSWERS: usize = 32;
+/// Events kept until the caller polls.
+const EVENTS: usize = 32;
 
 /// A datagram to send to a member.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct CoordinatorTransmit {
     /// From this lane's port.
@@ -59,127 +51,43 @@ pub struct CoordinatorTransmit {
     pub len: usize,
 }
 
-/// How a session came to its end.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum SessionEnd {
-    /// Every member left.
-    Left,
-    /// Every member that had joined went away before all had joined.
-    Deserted,
-    /// It failed.
-    Aborted {
-        /// Why.
-        reason: AbortReason,
-        /// The rank that caused it, if one did.
-        culprit: Option<Rank>,
-    },
-    /// The data plane could not hold it.
-    Refused(InstallRefused),
-}
-
-/// What an operator may want to read in a log.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum CoordinatorEvent {
-    /// A first join made a job.
-    Created {
-        /// Its name.
-        name: JobName,
-        /// Its run.
-        run: u64,
-        /// Its number.
-        job: JobId,
-    },
-    /// A rank has joined with all its lanes.
-    Joined {
-        /// Number of its job.
-        job: JobId,
-        /// The rank.
-        rank: Rank,
-    },
-    /// All have joined, and data may flow.
-    Ready {
-        /// Number of the job.
-        job: JobId,
-    },
-    /// A job has ended, and its slots are free again.
-    Ended {
-        /// Its name.
-        name: JobName,
-        /// Its run.
-        run: u64,
-        /// Its number, which rests now.
-        job: JobId,
-        /// How.
-        how: SessionEnd,
-    },
-}
-
-/// Where a session is in its life.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum SessionState {
-    /// Some rank is missing.
-    Joining,
-    /// Data may flow.
-    Ready,
-    /// It failed, and its members are being told.
-    Ending,
-}
-
-/// What there is to know of a session.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct SessionView<'a> {
-    /// Name of the job.
-    pub name: &'a JobName,
-    /// Run of the job.
-    pub run: u64,
-    /// Number of the job.
-    pub job: JobId,
-    /// The session.
-    pub session: SessionId,
-    /// Where it is in its life.
-    pub state: SessionState,
-    /// Number of workers.
-    pub world_size: WorldSize,
-    /// Number of lanes.
-    pub lanes: LaneCount,
-    /// Slots and chunk size of each lane.
-    pub layout: LaneLayout,
-    /// Ranks that have not joined with all their lanes.
-    pub missing: WorkerSet,
-    /// Ranks that have left.
-    pub left: WorkerSet,
-}
-
-impl SessionView<'_> {
-    /// Time since the rank was last heard, if it has joined.
-    #[must_use]
-    pub fn age(&self, rank: Rank) -> Option<Duration> {
-        todo!()
-    }
-}
-
-/// How often what happened. No count is ever reset.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub struct ControlCounters {
-    /// Joins received, of every kind.
-    pub joins: u64,
-    /// Challenges sent.
-    pub challenges: u64,
-}
-
 /// The coordinator's machine.
+///
+/// Each call looks at every entry of the storage a bounded number of times, and so does each datagram.
 #[derive(Debug)]
 pub struct Coordinator<'s> {
+    config: CoordinatorConfig,
     storage: CoordinatorStorage<'s>,
+    secret: Secret,
+    numbers: JobNumbers,
+    ghosts: Ghosts,
+    intake: Intake,
+    /// The latest time that any call told.
+    clock: Instant,
+    /// Not later than the next time at which a lease or a wait ends.
+    deadline: Option<Instant>,
+    /// Not later than the next time at which an abort is due to a member.
+    next_abort: Option<Instant>,
+    /// No port before this entry is owed a welcome; `None` if none is at all.
+    owed_from: Option<usize>,
+    answers: Deque<Answer, ANSWERS>,
+    events: Deque<CoordinatorEvent, EVENTS>,
+    hints: HintLimit,
+    counters: ControlCounters,
+}
+
+/// Whether joins are taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Intake {
+    Open,
+    Closed,
+}
+
+/// Where a datagram came from, or goes to.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    lane: LaneId,
+    address: SocketAddr,
 }
 
 impl<'s> Coordinator<'s> {
@@ -189,19 +97,41 @@ impl<'s> Coordinator<'s> {
     /// [`InvalidConfig`] says what cannot work.
     pub fn new(
         config: CoordinatorConfig,
-        storage: CoordinatorStorage<'s>,
+        mut storage: CoordinatorStorage<'s>,
         now: Instant,
     ) -> Result<Self, InvalidConfig> {
-        todo!()
+        config.check()?;
+        if storage.jobs.len() > usize::from(u16::MAX) {
+            return Err(InvalidConfig::Jobs { jobs: storage.jobs.len() });
+        }
+        storage.clear();
+        Ok(Self {
+            secret: Secret::new(&config.seed),
+            config,
+            storage,
+            numbers: JobNumbers::new(),
+            ghosts: Ghosts::default(),
+            intake: Intake::Open,
+            clock: now,
+            deadline: None,
+            next_abort: None,
+            owed_from: None,
+            answers: Deque::new(),
+            events: Deque::new(),
+            hints: HintLimit::new(now),
+            counters: ControlCounters::default(),
+        })
     }
 
-    /// Octets that the buffer for [`poll_transmit`](Self::poll_transmit) must have.
+    /// Octets that the buffer for [`poll_transmit`](Self::poll_transmit) must have: those of the longest control
+    /// message or of the largest data packet, whichever is longer.
     #[must_use]
     pub fn transmit_capacity(&self) -> usize {
-        todo!()
+        MAX_CONTROL_LEN.max(HEADER_LEN + self.config.largest_chunk.octets())
     }
 
-    /// Takes a control datagram that came to `lane`'s port. Poll for datagrams after each one.
+    /// Takes a control datagram that came to `lane`'s port. The values of all polls may change; poll for datagrams
+    /// after each one, as the answers to no more than a few are kept.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -210,58 +140,161 @@ impl<'s> Coordinator<'s> {
         datagram: &[u8],
         plane: &mut dyn DataPlane,
     ) -> Heard {
-        todo!()
+        self.clock = self.clock.max(now);
+        let source = Source { lane, address: from };
+        let heard = self.hear(self.clock, source, datagram, plane);
+        match heard {
+            Heard::Accepted => {}
+            Heard::Foreign => self.counters.foreign += 1,
+            Heard::Stale => self.counters.stale += 1,
+            Heard::Malformed(_) => self.counters.malformed += 1,
+        }
+        heard
     }
 
-    /// Takes a data packet for which the plane has no session: the sender is told, at a limited rate (C-3).
+    fn hear(&mut self, now: Instant, source: Source, datagram: &[u8], plane: &mut dyn DataPlane) -> Heard {
+        let len = datagram.len();
+        let speaker = |job, session, rank| Speaker { source, job, session, rank };
+        match Message::parse(datagram) {
+            Err(error) => {
+                if let ControlError::Option { rank, lane, nonce } = error {
+                    self.reject_unread(source, rank, lane, nonce, len, RejectReason::UnknownOption);
+                }
+                Heard::Malformed(error)
+            }
+            Ok(Message::ForeignJoin { version, rank, lane, nonce }) => {
+                self.reject_unread(source, rank, lane, nonce, len, Self::FOREIGN_VERSION);
+                Heard::Malformed(ControlError::Version { version })
+            }
+            Ok(Message::Join(join)) => self.hear_join(now, source, &join, len, plane),
+            Ok(Message::KeepAlive { job, rank, session, nonce }) => {
+                self.hear_keep_alive(now, speaker(job, session, rank), nonce, plane)
+            }
+            Ok(Message::Leave { job, rank, session, nonce }) => {
+                self.hear_leave(now, speaker(job, session, rank), nonce, plane)
+            }
+            Ok(Message::Abort { job, rank, session, reason, culprit }) => {
+                self.hear_abort(now, speaker(job, session, rank), reason, culprit, plane)
+            }
+            Ok(Message::Aborted { rank, session, nonce }) => {
+                self.hear_aborted(now, source, session, rank, nonce, plane)
+            }
+            Ok(Message::Query { job, rank, lane, session, seq }) => {
+                self.hear_query(now, speaker(job, session, rank), lane, seq, plane)
+            }
+            // What only aggregators send.
+            Ok(
+                Message::Challenge { .. }
+                | Message::Welcome(_)
+                | Message::Reject { .. }
+                | Message::Alive { .. }
+                | Message::Left { .. }
+                | Message::Status(_)
+                | Message::NoSession { .. },
+            ) => Heard::Foreign,
+        }
+    }
+
+    /// Takes a data packet from an address that the plane does not know, or for a job that it does not hold: the
+    /// sender gets a hint, shorter than the packet, and at a limited rate for all (C-3).
     pub fn handle_stray_data(&mut self, now: Instant, lane: LaneId, from: SocketAddr, datagram: &[u8]) {
-        todo!()
+        self.clock = self.clock.max(now);
+        let Ok(packet) = Packet::parse(datagram) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if !self.hints.take(self.clock) {
+            self.counters.hints_withheld += 1;
+            return;
+        }
+        self.counters.hints += 1;
+        let header = packet.header();
+        let hint = Message::NoSession { job: header.job, seq: header.seq };
+        self.answer(Source { lane, address: from }, hint);
     }
 
     /// Lets time pass: call it at [`poll_timeout`](Self::poll_timeout). An early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant, plane: &mut dyn DataPlane) {
-        todo!()
+        self.clock = self.clock.max(now);
+        if self.deadline.is_some_and(|deadline| deadline <= self.clock) {
+            self.sweep(self.clock, plane);
+        }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) next, if nothing comes before.
-    /// It is in the past or present while a datagram waits to be sent.
+    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) next, if
+    /// nothing comes before; `None` while there is no job.
+    ///
+    /// It is not later than the last time told while a datagram waits to be sent. Any other call may change it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        todo!()
+        if self.owed_from.is_some() || !self.answers.is_empty() {
+            return Some(self.clock);
+        }
+        [self.deadline, self.next_abort].into_iter().flatten().min()
     }
 
-    /// Writes the next datagram into `buf`; call it until it returns `None`.
+    /// Writes the next datagram that is due at `now` into `buf`; call it until it returns `None`.
     ///
     /// # Panics
     /// If `buf` is shorter than [`transmit_capacity`](Self::transmit_capacity).
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<CoordinatorTransmit> {
-        todo!()
+        self.clock = self.clock.max(now);
+        (self.poll_answer(buf))
+            .or_else(|| self.poll_welcome(buf))
+            .or_else(|| self.poll_abort(self.clock, buf))
     }
 
     /// The next thing for a log. When nobody asks, the oldest are dropped and counted.
     pub fn poll_event(&mut self) -> Option<CoordinatorEvent> {
-        todo!()
+        self.events.pop_front()
     }
 
     /// The sessions that there are, with ages as of `now`.
     pub fn sessions(&self, now: Instant) -> impl Iterator<Item = SessionView<'_>> {
-        self.storage.jobs.iter().map(move |_| todo!())
+        self.storage.jobs().map(move |(at, job)| SessionView::new(&self.storage, at, job, now))
     }
 
-    /// Aborts every job of this name.
+    /// Aborts every job of this name, whatever its run.
     pub fn evict(&mut self, now: Instant, name: &str, plane: &mut dyn DataPlane) {
-        todo!()
+        self.clock = self.clock.max(now);
+        for at in self.job_indices() {
+            if self.storage.job(at).is_some_and(|job| job.name.as_str() == name) {
+                self.begin_abort(self.clock, at, AbortReason::Evicted, None, plane);
+            }
+        }
     }
 
-    /// Aborts every job, and takes no more joins. Nothing is left to do when [`sessions`](Self::sessions) is empty
-    /// and no datagram waits, which takes at most a lease.
+    /// Aborts every job, and takes no more joins. All is done when [`sessions`](Self::sessions) is empty and no
+    /// datagram waits, which takes a lease at most.
     pub fn shutdown(&mut self, now: Instant, plane: &mut dyn DataPlane) {
-        todo!()
+        self.clock = self.clock.max(now);
+        self.intake = Intake::Closed;
+        for at in self.job_indices() {
+            self.begin_abort(self.clock, at, AbortReason::Shutdown, None, plane);
+        }
     }
 
     /// How often what happened.
     #[must_use]
-    pub fn counters(&self) -> &ControlCounters {
-        todo!()
+    pub const fn counters(&self) -> &ControlCounters {
+        &self.counters
+    }
+
+    fn job_indices(&self) -> impl Iterator<Item = JobIndex> + use<> {
+        // There are at most 65,535 entries: `new` sees to it.
+        (0..self.storage.jobs.len() as u16).map(JobIndex)
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.deadline = Some(self.deadline.map_or(at, |deadline| deadline.min(at)));
+    }
+
+    fn tell(&mut self, event: CoordinatorEvent) {
+        if self.events.is_full() {
+            self.events.pop_front();
+            self.counters.events_dropped += 1;
+        }
+        // There is room now.
+        let _ = self.events.push_back(event);
     }
 }

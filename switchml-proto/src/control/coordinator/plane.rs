@@ -85,6 +85,7 @@ pub struct SessionPlan<'a> {
 impl SessionPlan<'_> {
     /// Where each lane of each rank has its address (W-10); all of them, in no order.
     pub fn members(&self) -> impl Iterator<Item = (Rank, LaneId, SocketAddr)> {
-        self.ports.iter().map(|_| todo!())
+        let ports = self.ports.iter().filter_map(|entry| entry.0.as_ref());
+        ports.filter(|port| port.job == self.index).map(|port| (port.rank, port.lane, port.address))
     }
 }

@@ -1,152 +1,73 @@
 //! A member: one rank of a job, with all its lanes.
 
+mod config;
+mod events;
+mod hear;
+mod lane;
+mod pulse;
+#[cfg(test)]
+mod tests;
+
 use core::time::Duration;
 
+pub use config::{EndReason, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
+use events::Events;
+use lane::{Lane, Obstacle, Shape};
+use pulse::Pulse;
+
+use super::pace::Pace;
 use super::{Heard, InvalidConfig};
 use crate::Instant;
-use crate::ids::{
-    ChunkSize, JobId, LaneCount, LaneId, LaneLayout, Nonce, Rank, Seq, SessionId, Window, WorkerSet,
-    WorldSize,
-};
-use crate::wire::{AbortReason, JobName, RejectReason, StatusReport};
-
-/// What a member asks for, and how long it waits for it.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub struct MemberConfig {
-    /// Name of the job: with `run`, its key (C-1).
-    pub name: JobName,
-    /// Tells runs of one name apart.
-    pub run: u64,
-    /// Number of workers.
-    pub world_size: WorldSize,
-    /// Which of them this is.
-    pub rank: Rank,
-    /// Number of lanes.
-    pub lanes: LaneCount,
-    /// Elements of a packet.
-    pub chunk: ChunkSize,
-    /// Slots of a lane.
-    pub window: Window,
-    /// How long the aggregator may give no answer to the first joins; 5 s by default.
-    pub connect_timeout: Duration,
-    /// How long other ranks may take to join; 10 min by default.
-    pub join_timeout: Duration,
-}
-
-impl MemberConfig {
-    /// Rank `rank` of `world_size`, with one lane, the default chunk, window and timeouts, and run 0.
-    ///
-    /// # Errors
-    /// [`InvalidConfig`] if the rank is not below the world size.
-    pub const fn new(name: JobName, world_size: WorldSize, rank: Rank) -> Result<Self, InvalidConfig> {
-        if rank.get() >= world_size.get() {
-            return Err(InvalidConfig::RankOutsideWorld { rank, world_size });
-        }
-        let lanes = match LaneCount::new(1) {
-            Ok(lanes) => lanes,
-            Err(_) => unreachable!(),
-        };
-        Ok(Self {
-            name,
-            run: 0,
-            world_size,
-            rank,
-            lanes,
-            chunk: ChunkSize::DEFAULT,
-            window: Window::DEFAULT,
-            connect_timeout: Duration::from_secs(5),
-            join_timeout: Duration::from_secs(600),
-        })
-    }
-}
-
-/// What the lanes' workers need to know of the session.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub struct SessionParams {
-    /// The job's number.
-    pub job: JobId,
-    /// The session.
-    pub session: SessionId,
-    /// Slots and chunk size of each lane.
-    pub layout: LaneLayout,
-    /// s0 of each lane.
-    pub initial_seq: Seq,
-    /// How long a member may be silent.
-    pub lease: Duration,
-}
-
-/// A datagram to send to the aggregator.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub struct MemberTransmit {
-    /// From this lane's socket, to this lane's port at the aggregator.
-    pub lane: LaneId,
-    /// Octets of the buffer to send.
-    pub len: usize,
-}
-
-/// What a member has to tell its caller.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum MemberEvent {
-    /// This member has joined; others have not. Told again whenever the set changes.
-    Waiting {
-        /// Ranks that have not joined with all their lanes.
-        missing: WorkerSet,
-    },
-    /// All have joined: data may flow in every lane.
-    Ready(SessionParams),
-    /// The answer to a query.
-    Status(StatusReport),
-    /// It is over for this member, by a failure. The last event.
-    Ended(EndReason),
-    /// It is over for this member, as it wished. The last event.
-    Left,
-}
-
-/// Why a member's part in a session failed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum EndReason {
-    /// The aggregator refused the join (C-1).
-    Rejected(RejectReason),
-    /// A lane's port gave no answer within the connect timeout.
-    AggregatorSilent {
-        /// The first lane that had none.
-        lane: LaneId,
-    },
-    /// A lane's port answered short joins within the connect timeout, but none as long as a data packet (W-11).
-    PathTooSmall {
-        /// The first such lane.
-        lane: LaneId,
-    },
-    /// Other ranks did not join within the join timeout.
-    JoinTimeout {
-        /// Which ones.
-        missing: WorkerSet,
-    },
-    /// The session was aborted, by the aggregator or by this member.
-    Aborted {
-        /// Why.
-        reason: AbortReason,
-        /// The rank that caused it, if one did.
-        culprit: Option<Rank>,
-    },
-    /// The aggregator answered before, and then gave no answer for a whole lease.
-    AggregatorLost,
-}
+use crate::ids::{LaneCount, LaneId, Nonce, Rank, Seq, WorkerSet};
+use crate::wire::{AbortReason, HEADER_LEN, Join, MAX_CONTROL_LEN, Message};
 
 /// The member's machine.
+///
+/// Its calls take constant time, save that each looks at up to 16 lanes.
 #[derive(Debug)]
 pub struct Member {
     config: MemberConfig,
+    nonce: Nonce,
+    started: Instant,
+    /// The latest time that any call told.
+    clock: Instant,
+    state: State,
+    lanes: [Lane; LaneCount::MAX],
+    /// The session of the latest welcome; that the member is not in another one's is what `State::Live` says.
+    welcomed: Option<SessionParams>,
+    ready: Option<SessionParams>,
+    missing: WorkerSet,
+    /// The last `Waiting` that was told.
+    told: Option<WorkerSet>,
+    /// When the aggregator's last valid answer came.
+    last_heard: Instant,
+    queries: [Option<Seq>; LaneCount::MAX],
+    /// The lane that owes the aggregator an acknowledgement of its abort.
+    acknowledge: Option<LaneId>,
+    events: Events,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Joining,
+    Live(Pulse),
+    Leaving(Farewell),
+    /// Its caller knows already that it is over.
+    Aborting {
+        reason: AbortReason,
+        culprit: Option<Rank>,
+        farewell: Farewell,
+    },
+    Over,
+}
+
+/// A last message, repeated until it is acknowledged or a lease has passed.
+#[derive(Clone, Copy, Debug)]
+struct Farewell {
+    session: SessionParams,
+    pace: Pace,
+    until: Instant,
+    turn: usize,
 }
 
 impl Member {
@@ -155,22 +76,46 @@ impl Member {
     /// # Errors
     /// [`InvalidConfig`] if the rank is not below the world size.
     pub fn new(config: MemberConfig, nonce: Nonce, now: Instant) -> Result<Self, InvalidConfig> {
-        todo!()
+        let MemberConfig { rank, world_size, .. } = config;
+        if rank.get() >= world_size.get() {
+            return Err(InvalidConfig::RankOutsideWorld { rank, world_size });
+        }
+        Ok(Self {
+            config,
+            nonce,
+            started: now,
+            clock: now,
+            state: State::Joining,
+            lanes: [Lane::new(now); LaneCount::MAX],
+            welcomed: None,
+            ready: None,
+            missing: WorkerSet::all(world_size).without(WorkerSet::EMPTY.with(rank)),
+            told: None,
+            last_heard: now,
+            queries: [None; LaneCount::MAX],
+            acknowledge: None,
+            events: Events::default(),
+        })
     }
 
-    /// Octets that the buffer for [`poll_transmit`](Self::poll_transmit) must have: the longest control message or a full data packet,
-    /// whichever is longer.
+    /// Octets that the buffer for [`poll_transmit`](Self::poll_transmit) must have: those of the longest control
+    /// message or of a full data packet, whichever is longer.
     #[must_use]
     pub fn transmit_capacity(&self) -> usize {
-        todo!()
+        MAX_CONTROL_LEN.max(self.datagram_len())
     }
 
     /// Takes a control datagram that came from the aggregator's port of this lane.
     ///
-    /// The caller has checked that it came from there; everything else is checked here. Afterwards the
-    /// values of all polls may have changed.
+    /// The caller has checked that it came from there; everything else is checked here. The values of all polls
+    /// may change.
     pub fn handle_datagram(&mut self, now: Instant, lane: LaneId, datagram: &[u8]) -> Heard {
-        todo!()
+        self.clock = self.clock.max(now);
+        match Message::parse(datagram) {
+            Err(error) => Heard::Malformed(error),
+            Ok(_) if lane.get() >= self.config.lanes.get() => Heard::Foreign,
+            Ok(message) => self.hear(self.clock, lane, &message, datagram.len()),
+        }
     }
 
     /// Writes the next datagram that is due at `now` into `buf`; call it until it returns `None`.
@@ -178,46 +123,215 @@ impl Member {
     /// # Panics
     /// If `buf` is shorter than [`transmit_capacity`](Self::transmit_capacity).
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
-        todo!()
+        self.clock = self.clock.max(now);
+        let now = self.clock;
+        if let Some(transmit) = self.poll_acknowledgement(buf) {
+            return Some(transmit);
+        }
+        match &mut self.state {
+            State::Joining => self.poll_join(now, buf),
+            State::Live(_) => self.poll_keep_alive(now, buf).or_else(|| self.poll_query(buf)),
+            State::Leaving(farewell) => {
+                let lane = farewell.next_lane(now, self.config.lanes)?;
+                let SessionParams { job, session, .. } = farewell.session;
+                let leave = Message::Leave { job, rank: self.config.rank, session, nonce: self.nonce };
+                Some(MemberTransmit { lane, len: leave.emit(buf) })
+            }
+            State::Aborting { reason, culprit, farewell } => {
+                let lane = farewell.next_lane(now, self.config.lanes)?;
+                let SessionParams { job, session, .. } = farewell.session;
+                let (reason, culprit) = (*reason, *culprit);
+                let abort = Message::Abort { job, rank: self.config.rank, session, reason, culprit };
+                Some(MemberTransmit { lane, len: abort.emit(buf) })
+            }
+            State::Over => None,
+        }
     }
 
-    /// Lets time pass: call it at [`poll_timeout`](Self::poll_timeout), then poll for datagrams and events. An early call does nothing.
+    /// Lets time pass: call it at [`poll_timeout`](Self::poll_timeout), then poll for datagrams and events. An
+    /// early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        todo!()
+        self.clock = self.clock.max(now);
+        let now = self.clock;
+        match self.state {
+            State::Joining => {
+                if now >= self.started + self.config.connect_timeout
+                    && let Some(reason) = self.unconnected()
+                {
+                    self.end(MemberEvent::Ended(reason));
+                } else if self.lost_at().is_some_and(|at| at <= now) {
+                    self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+                } else if now >= self.started + self.config.join_timeout {
+                    self.end(MemberEvent::Ended(EndReason::JoinTimeout { missing: self.missing }));
+                }
+            }
+            State::Live(_) if self.lost_at().is_some_and(|at| at <= now) => {
+                self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+            }
+            State::Leaving(farewell) if farewell.until <= now => self.end(MemberEvent::Left),
+            State::Aborting { farewell, .. } if farewell.until <= now => self.state = State::Over,
+            State::Live(_) | State::Leaving(_) | State::Aborting { .. } | State::Over => {}
+        }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) next, if nothing comes before; `None` when it is all over.
-    /// It is in the past or present while a datagram waits to be sent. Any other call may change it.
+    /// When to call [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit) next, if
+    /// nothing comes before; `None` when all is over.
+    ///
+    /// It is not later than the last time told while a datagram waits to be sent. Any other call may change it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        todo!()
+        if self.acknowledge.is_some() {
+            return Some(self.clock);
+        }
+        match &self.state {
+            State::Joining => {
+                let connect = self.unconnected().map(|_| self.started + self.config.connect_timeout);
+                let join = self.started + self.config.join_timeout;
+                let next = self.joining_lanes().filter_map(Lane::due).min();
+                [connect, self.lost_at(), next].into_iter().flatten().min().map(|at| at.min(join))
+            }
+            State::Live(_) if self.queries.iter().any(Option::is_some) => Some(self.clock),
+            State::Live(pulse) => self.lost_at().map(|at| at.min(pulse.due())),
+            State::Leaving(farewell) | State::Aborting { farewell, .. } => {
+                Some(farewell.until.min(farewell.pace.due()))
+            }
+            State::Over => None,
+        }
     }
 
     /// The next thing to tell; call it until it returns `None`.
     pub fn poll_event(&mut self) -> Option<MemberEvent> {
-        todo!()
+        self.events.pop()
     }
 
-    /// Leaves (C-3): all results that this member wants have come. [`MemberEvent::Left`] follows within a lease.
+    /// Leaves (C-3): all results that this member wants have come. [`MemberEvent::Left`] follows within a lease,
+    /// or [`MemberEvent::Ended`] if the session fails before the aggregator heard of it.
     pub fn leave(&mut self, now: Instant) {
-        todo!()
+        self.clock = self.clock.max(now);
+        if let State::Joining | State::Live(_) = self.state {
+            match self.welcomed {
+                Some(session) => self.state = State::Leaving(Farewell::new(session, self.clock)),
+                None => self.end(MemberEvent::Left),
+            }
+        }
     }
 
-    /// Ends the session for all members. [`MemberEvent::Ended`] follows at once; the message is repeated
-    /// until the aggregator acknowledges it or a lease has passed, if the caller polls that long.
+    /// Ends the session for all members. [`MemberEvent::Ended`] is there at once; the message is repeated until the
+    /// aggregator acknowledges it or a lease has passed, if the caller polls that long.
     pub fn abort(&mut self, now: Instant, reason: AbortReason, culprit: Option<Rank>) {
-        todo!()
+        self.clock = self.clock.max(now);
+        if let State::Joining | State::Live(_) | State::Leaving(_) = self.state {
+            self.end(MemberEvent::Ended(EndReason::Aborted { reason, culprit }));
+            if let Some(session) = self.welcomed {
+                let farewell = Farewell::new(session, self.clock);
+                self.state = State::Aborting { reason, culprit, farewell };
+            }
+        }
     }
 
-    /// Asks once who is missing in the phase of `seq` in `lane` (C-4); [`MemberEvent::Status`] follows unless
-    /// a datagram is lost. Nothing happens while there is no ready session.
+    /// Asks once who is missing in the phase of `seq` in `lane` (C-4); [`MemberEvent::Status`] follows unless a
+    /// datagram is lost. Does nothing while there is no ready session, or if the job has no such lane.
     pub fn query(&mut self, now: Instant, lane: LaneId, seq: Seq) {
-        todo!()
+        self.clock = self.clock.max(now);
+        if let State::Live(_) = self.state
+            && lane.get() < self.config.lanes.get()
+            && let Some(query) = self.queries.get_mut(lane.index())
+        {
+            *query = Some(seq);
+        }
     }
 
     /// The session, once it is ready; also after its end.
     #[must_use]
-    pub fn session(&self) -> Option<SessionParams> {
-        todo!()
+    pub const fn session(&self) -> Option<SessionParams> {
+        self.ready
+    }
+
+    fn datagram_len(&self) -> usize {
+        HEADER_LEN + self.config.chunk.octets()
+    }
+
+    fn joining_lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().take(self.config.lanes.get().into())
+    }
+
+    /// What the connect timeout would end the member with.
+    fn unconnected(&self) -> Option<EndReason> {
+        let lanes = self.config.lanes.lanes().zip(self.joining_lanes());
+        let (lane, state) = lanes.into_iter().find(|(_, lane)| !lane.is_proven())?;
+        Some(match state.obstacle() {
+            Obstacle::Silence => EndReason::AggregatorSilent { lane },
+            Obstacle::SmallPath => EndReason::PathTooSmall { lane },
+        })
+    }
+
+    /// When the aggregator counts as lost, if it was ever there.
+    fn lost_at(&self) -> Option<Instant> {
+        self.welcomed.map(|session| self.last_heard + session.lease)
+    }
+
+    fn end(&mut self, event: MemberEvent) {
+        self.state = State::Over;
+        self.queries = [None; LaneCount::MAX];
+        self.events.last(event);
+    }
+
+    fn poll_acknowledgement(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let lane = self.acknowledge.take()?;
+        let session = self.welcomed?.session;
+        let aborted = Message::Aborted { rank: self.config.rank, session, nonce: self.nonce };
+        Some(MemberTransmit { lane, len: aborted.emit(buf) })
+    }
+
+    fn poll_join(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let full = self.datagram_len();
+        let mut lanes = self.config.lanes.lanes().zip(&mut self.lanes);
+        let (lane, shape) = lanes.find_map(|(id, lane)| Some((id, lane.next_join(now)?)))?;
+        let (cookie, padded) = match shape {
+            Shape::Short { cookie } => (cookie, 0),
+            Shape::Padded { cookie } => (cookie, full),
+        };
+        let MemberConfig { name, run, world_size, rank, lanes, chunk, window, .. } = self.config;
+        let nonce = self.nonce;
+        let join = Join { name, run, world_size, rank, lanes, lane, chunk, window, nonce, cookie };
+        buf[..padded].fill(0);
+        let len = Message::Join(join).emit(buf).max(padded);
+        Some(MemberTransmit { lane, len })
+    }
+
+    fn poll_keep_alive(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let State::Live(pulse) = &mut self.state else { return None };
+        let lane = pulse.beat(now, self.config.lanes)?;
+        let SessionParams { job, session, .. } = self.ready?;
+        let keep_alive = Message::KeepAlive { job, rank: self.config.rank, session, nonce: self.nonce };
+        Some(MemberTransmit { lane, len: keep_alive.emit(buf) })
+    }
+
+    fn poll_query(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let SessionParams { job, session, .. } = self.ready?;
+        let mut queries = self.config.lanes.lanes().zip(&mut self.queries);
+        let (lane, seq) = queries.find_map(|(lane, query)| Some((lane, query.take()?)))?;
+        let query = Message::Query { job, rank: self.config.rank, lane, session, seq };
+        Some(MemberTransmit { lane, len: query.emit(buf) })
     }
 }
+
+impl Farewell {
+    fn new(session: SessionParams, now: Instant) -> Self {
+        Self { session, pace: Pace::starting(now), until: now + session.lease, turn: 0 }
+    }
+
+    /// The lane to say it through now, if it is due; the next time it is the next lane.
+    fn next_lane(&mut self, now: Instant, lanes: LaneCount) -> Option<LaneId> {
+        if !self.pace.is_due(now) || self.until <= now {
+            return None;
+        }
+        self.pace.sent(now);
+        let lane = lanes.lanes().nth(self.turn);
+        self.turn = (self.turn + 1) % usize::from(lanes.get());
+        lane
+    }
+}
+
+/// No lease that a member is told is shorter than this; a shorter one is no lease.
+const SHORTEST_LEASE: Duration = Duration::from_millis(1);

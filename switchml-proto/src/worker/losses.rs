@@ -1,0 +1,58 @@
+//! What is taken for lost, and when: T-6, T-8, T-9.
+
+use core::time::Duration;
+
+use super::Worker;
+use super::outcome::{Failure, Waiting};
+use super::slots::{Queue, Slot};
+use crate::time::Instant;
+
+impl Worker<'_> {
+    /// T-6 and T-8, at the present time. Something is under way.
+    pub(super) fn expire(&mut self) {
+        if self.now >= self.progress_at + self.config.stall_time {
+            if let Some(Waiting { seq, .. }) = self.waiting() {
+                self.fail(Failure::Stalled { seq });
+            }
+            return;
+        }
+        if self.deadline().is_none_or(|deadline| self.now < deadline) {
+            return;
+        }
+        // Packets that would be due soon go along. Otherwise those sent a microsecond apart would each double the
+        // back-off, and the last ones of a window wait for seconds.
+        let soon = self.now + self.rto.current() / 4;
+        for queue in [Queue::SentOnce, Queue::SentAgain] {
+            while let Some(index) = self.slots.first(queue)
+                && self.deadline_of(self.slots.get(index)) <= soon
+            {
+                self.slots.enqueue(index, Queue::TimedOut);
+            }
+        }
+        self.rto.expire();
+        self.stats.expiries += 1;
+    }
+
+    /// T-9. Only results of packets sent once tell anything: after a stall, that of one sent again may belong to the first
+    /// sending, as late as all others.
+    pub(super) fn resend_overtaken(&mut self) {
+        let allowance = self.rto.srtt().map_or(Duration::ZERO, |srtt| srtt / 4).max(self.config.reordering);
+        while let Some(index) = self.slots.first(Queue::SentOnce)
+            && self.slots.get(index).sent_at + allowance < self.answered_until
+        {
+            self.slots.enqueue(index, Queue::Overtaken);
+        }
+    }
+
+    /// When the first packet under way is due, of those that are not queued already.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [Queue::SentOnce, Queue::SentAgain]
+            .into_iter()
+            .filter_map(|queue| Some(self.deadline_of(self.slots.get(self.slots.first(queue)?))))
+            .min()
+    }
+
+    fn deadline_of(&self, slot: &Slot) -> Instant {
+        slot.sent_at.max(self.resumed_at) + self.rto.current()
+    }
+}
