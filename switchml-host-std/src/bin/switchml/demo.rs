@@ -1,2 +1,2 @@
 mod exact;
-mod input;
+pub(crate) mod input;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod demo;
 mod npy;
 mod options;
@@ -23,12 +24,15 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure this machine: conversion, core and loopback, against limits measured in the same run
+    Bench(bench::Options),
     /// Run a recorded packet trace through the aggregator, and name the first event that differs
     Replay(replay::Options),
 }
 
 fn main() -> ExitCode {
     let (name, outcome) = match Program::parse().command {
+        Command::Bench(options) => ("bench", bench::run(&options)),
         Command::Replay(options) => ("replay", replay::run(&options)),
     };
     match outcome {

@@ -3,13 +3,15 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use switchml_proto::aggregator::{Aggregator, Egress, Job, Phase, Port, PortEntry, Session, Storage};
 use switchml_proto::wire::{Header, PayloadSize};
 use switchml_proto::{JobId, LaneLayout, Rank, Seq, WorldSize};
 
 use super::figure::{Figure, Limit, Place, Timing};
 use super::measure::{in_turn, time};
-use super::{CHUNK, WINDOW, kernels};
+use super::{CHUNK, WINDOW, add};
+use switchml_host_std::kernels;
 
 const LIMIT: Limit = Limit { aim: 6.0, limit: 12.0 };
 
@@ -29,20 +31,20 @@ struct Bench<'a> {
 }
 
 /// Every packet of a window from each of `world_size` workers, in the order of workers; the results are emitted.
-pub(super) fn run(repetitions: usize, world_size: WorldSize) -> anyhow::Result<[Figure; 2]> {
+pub(super) fn run(repetitions: usize, world_size: WorldSize) -> Result<[Figure; 2]> {
     let (window, workers) = (usize::from(WINDOW.get()), usize::from(world_size.get()));
     let mut phases = vec![Phase::EMPTY; Storage::phases(window)];
     let mut elements = vec![0; Storage::elements(window, CHUNK)];
     let (mut jobs, mut entries) = ([Job::EMPTY], vec![PortEntry::EMPTY; workers]);
     let storage =
         Storage { phases: &mut phases, elements: &mut elements, jobs: &mut jobs, ports: &mut entries };
-    let mut aggregator = Aggregator::new(storage, CHUNK, kernels::aggregator())?;
+    let mut aggregator = Aggregator::new(storage, CHUNK, kernels::AGGREGATOR)?;
     let layout = LaneLayout::new(0, WINDOW, CHUNK)?;
     let initial_seq = Seq(0);
     aggregator.install(&Session { job: JOB, world_size, layout, initial_seq })?;
     let ports = (0..workers)
         .map(|rank| Ok(aggregator.bind(JOB, Rank::new(rank)?)?))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+        .collect::<Result<Vec<_>>>()?;
 
     let octets = |packet: usize| (0..layout.datagram_len()).map(|octet| (octet * packet) as u8).collect();
     let mut bench = Bench {
@@ -56,7 +58,10 @@ pub(super) fn run(repetitions: usize, world_size: WorldSize) -> anyhow::Result<[
         addends: vec![vec![1; CHUNK.elements()]; window * workers],
     };
     let timings = in_turn(repetitions, &mut bench, [Bench::aggregate, Bench::add]);
+    let taken = |port: &Port| bench.aggregator.counters(*port).map_or(0, |c| c.consumed + c.multicast);
+    let taken: u64 = bench.ports.iter().map(taken).sum();
     let packets = ROUNDS as usize * window * workers;
+    ensure!(taken == (packets * (repetitions + 1)) as u64, "the aggregator took {taken} packets only");
     let [aggregate, add] = timings.map(|spread| spread.part(packets));
     let elements = CHUNK.elements();
     let what = format!("a packet of {elements} elements, n = {workers}, W = {window}");
@@ -93,7 +98,9 @@ impl Bench<'_> {
             took += time(|| {
                 for (datagrams, &port) in self.datagrams.iter().zip(&self.ports) {
                     for datagram in datagrams {
-                        if let Egress::Multicast(reply) = self.aggregator.handle_datagram(Some(port), datagram) {
+                        if let Egress::Multicast(reply) =
+                            self.aggregator.handle_datagram(Some(port), datagram)
+                        {
                             reply.emit(&mut self.result);
                             black_box(&mut self.result);
                         }
@@ -110,8 +117,7 @@ impl Bench<'_> {
         time(|| {
             for _ in 0..ROUNDS {
                 for (addend, sum) in self.addends.iter().zip((0..self.sums.len()).cycle()) {
-                    let (sum, addend) = (black_box(&mut self.sums[sum]), black_box(addend));
-                    sum.iter_mut().zip(addend).for_each(|(sum, addend)| *sum = sum.wrapping_add(*addend));
+                    add(black_box(addend), black_box(&mut self.sums[sum]));
                 }
             }
         })

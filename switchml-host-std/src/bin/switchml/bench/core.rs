@@ -14,7 +14,8 @@ use switchml_proto::{Instant, JobId, LaneCount, LaneId, LaneLayout, Rank, Seq, W
 
 use super::figure::{Figure, Limit, Place, Timing};
 use super::measure::{in_turn, time};
-use super::{CHUNK, WINDOW, kernels, mebibytes, tensor};
+use super::{CHUNK, WINDOW, add, mebibytes, tensor};
+use switchml_host_std::kernels;
 
 const LIMIT: Limit = Limit { aim: 2.0, limit: 4.0 };
 
@@ -30,13 +31,13 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
     let (mut jobs, mut entries) = ([Job::EMPTY], vec![PortEntry::EMPTY; ranks]);
     let storage =
         Storage { phases: &mut phases, elements: &mut elements, jobs: &mut jobs, ports: &mut entries };
-    let mut aggregator = Aggregator::new(storage, CHUNK, kernels::aggregator())?;
+    let mut aggregator = Aggregator::new(storage, CHUNK, kernels::AGGREGATOR)?;
     aggregator.install(&Session { job: JOB, world_size, layout, initial_seq: INITIAL_SEQ })?;
 
     let mut slots = vec![vec![Slot::EMPTY; window]; ranks];
     let mut members = Vec::new();
     for (rank, slots) in slots.iter_mut().enumerate() {
-        let config = Config::new(JOB, layout, INITIAL_SEQ, LaneId::ZERO, LaneCount::ONE);
+        let config = Config::new(JOB, layout, INITIAL_SEQ, LaneId::ZERO, LaneCount::new(1)?);
         members.push(Member {
             worker: Worker::new(config, slots)?,
             port: aggregator.bind(JOB, Rank::new(rank)?)?,
@@ -50,8 +51,9 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
         clock: std::time::Instant::now(),
         datagram: vec![0; layout.datagram_len()],
         result: vec![0; layout.datagram_len()],
-        ring: vec![0; CHUNK.octets() * window],
-        pool: vec![0; CHUNK.elements() * window],
+        window: vec![0.5; CHUNK.elements() * window],
+        addends: vec![1; CHUNK.elements() * window],
+        sums: vec![0; CHUNK.elements() * window],
         failed: false,
     };
     let [reduce, copy_out, add, emit, copy_in] = in_turn(
@@ -89,9 +91,10 @@ struct Core<'a> {
     clock: std::time::Instant,
     datagram: Vec<u8>,
     result: Vec<u8>,
-    /// For the parts: a window of datagrams' elements, and of sums.
-    ring: Vec<u8>,
-    pool: Vec<i32>,
+    /// For the parts: as many elements as a window of datagrams has.
+    window: Vec<f32>,
+    addends: Vec<i32>,
+    sums: Vec<i32>,
     failed: bool,
 }
 
@@ -109,7 +112,8 @@ impl Core<'_> {
     fn reduce(&mut self) -> Option<()> {
         let elements = self.members.first()?.tensor.len() as u64;
         let collective =
-            Collective::all_reduce(elements, ElementType::Float32, Reduction::Mean, Conversion::Block).ok()?;
+            Collective::all_reduce(elements, ElementType::Float32, Reduction::Mean, Conversion::Block)
+                .ok()?;
         let now = self.now();
         for member in &mut self.members {
             member.worker.start(collective, now).ok()?;
@@ -118,7 +122,8 @@ impl Core<'_> {
         while open > 0 {
             let now = self.now();
             for sender in 0..self.members.len() {
-                while let Some((port, octets)) = self.members[sender].send(now, self.world_size, &mut self.datagram)
+                while let Some((port, octets)) =
+                    self.members[sender].send(now, self.world_size, &mut self.datagram)
                 {
                     let egress = self.aggregator.handle_datagram(Some(port), &self.datagram[..octets]);
                     let Egress::Multicast(reply) = egress else { continue };
@@ -139,54 +144,42 @@ impl Core<'_> {
     fn copy_out(&mut self) -> Duration {
         time(|| {
             for member in &self.members {
-                // The octets do not matter, their number does.
-                for part in member.tensor.chunks(self.pool.len()) {
-                    for (element, octets) in part.iter().zip(self.ring.as_chunks_mut().0) {
-                        *octets = element.to_bits().to_ne_bytes();
-                    }
-                    black_box(&mut self.ring);
+                for part in member.tensor.chunks(self.window.len()) {
+                    black_box(&mut self.window)[..part.len()].copy_from_slice(part);
                 }
             }
         })
     }
 
     fn add(&mut self) -> Duration {
-        let add = kernels::aggregator().add;
         time(|| {
             for member in &self.members {
-                for part in member.tensor.chunks(self.pool.len()) {
-                    add(black_box(&self.ring[..4 * part.len()]), &mut self.pool[..part.len()]);
-                    black_box(&mut self.pool);
+                for part in member.tensor.chunks(self.sums.len()) {
+                    add(
+                        &black_box(&self.addends)[..part.len()],
+                        &mut black_box(&mut self.sums)[..part.len()],
+                    );
                 }
             }
         })
     }
 
     fn emit(&mut self) -> Duration {
-        let Some(member) = self.members.first() else { return Duration::ZERO };
         time(|| {
-            for part in member.tensor.chunks(self.pool.len()) {
-                for (sum, octets) in self.pool[..part.len()].iter().zip(self.ring.as_chunks_mut().0) {
-                    *octets = sum.to_ne_bytes();
-                }
-                black_box(&mut self.ring);
+            // All tensors are as long: those of one.
+            for part in self.members.iter().take(1).flat_map(|member| member.tensor.chunks(self.sums.len())) {
+                black_box(&mut self.addends)[..part.len()]
+                    .copy_from_slice(&black_box(&self.sums)[..part.len()]);
             }
         })
     }
 
     fn copy_in(&mut self) -> Duration {
-        // Something that stays within the mean's range: the parts must not spoil the tensors.
-        for octets in self.ring.as_chunks_mut().0 {
-            *octets = 1.5_f32.to_bits().to_ne_bytes();
-        }
         time(|| {
             for member in &mut self.members {
-                for part in member.tensor.chunks_mut(self.pool.len()) {
-                    for (element, octets) in part.iter_mut().zip(black_box(self.ring.as_slice()).as_chunks().0) {
-                        *element = f32::from_bits(u32::from_ne_bytes(*octets));
-                    }
+                for part in member.tensor.chunks_mut(self.window.len()) {
+                    part.copy_from_slice(&black_box(&self.window)[..part.len()]);
                 }
-                black_box(&mut member.tensor);
             }
         })
     }

@@ -21,7 +21,7 @@ pub(super) fn run(window: Window, repetitions: usize) -> Result<Figure> {
     let slots = usize::from(window.get());
     let mut storage = vec![Slot::EMPTY; slots];
     let layout = LaneLayout::new(0, window, CHUNK)?;
-    let config = Config::new(JobId(1), layout, Seq(0), LaneId::ZERO, LaneCount::ONE);
+    let config = Config::new(JobId(1), layout, Seq(0), LaneId::ZERO, LaneCount::new(1)?);
     let mut worker = Worker::new(config, &mut storage)?;
     let elements = 4 * slots * CHUNK.elements();
     let collective =

@@ -22,7 +22,7 @@ const RANK_SPREAD: u32 = 4;
 /// Makes the tensor of `rank` for `round`: layers of different scales, in them elements of many magnitudes, one in
 /// sixteen zero, and one layer in eight nothing but zeros. No subnormals, no NaN and no infinity: every sum is exact
 /// as a fixed-point number of 128 bits.
-pub(super) fn fill(seed: u64, round: u32, rank: usize, tensor: &mut [f32]) {
+pub(crate) fn fill(seed: u64, round: u32, rank: usize, tensor: &mut [f32]) {
     // A stream for each rank and round; of the layers' scales, the ranks share one.
     let mut own = stream(seed, round, 1 + rank as u64);
     let mut shared = stream(seed, round, 0);

@@ -1,0 +1,106 @@
+//! `switchml bench`: figures of this machine, against limits that were measured in the same run.
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use multiversion::multiversion;
+use serde::Serialize;
+use switchml_proto::{ChunkSize, Window, WorldSize};
+
+use crate::demo::input;
+use crate::output;
+
+mod aggregator;
+mod conversion;
+mod core;
+mod figure;
+mod idle;
+mod measure;
+
+use self::figure::{Figure, Place, Verdict};
+
+const CHUNK: ChunkSize = ChunkSize::DEFAULT;
+const WINDOW: Window = Window::DEFAULT;
+
+/// Octets of a tensor that fits in the cache beside what it is converted to.
+const IN_CACHE: usize = 128 << 10;
+
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Small tensors and few repetitions: whether all of it works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    quick: bool,
+    chunk: usize,
+    window: u16,
+    figures: Vec<Figure>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let (octets, repetitions) = if options.quick { (4 << 20, 3) } else { (64 << 20, 15) };
+    let n4 = WorldSize::new(4)?;
+    let mut bench = Bench { options, figures: Vec::new() };
+    bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
+    bench.add(conversion::run(Place::InCache, IN_CACHE, 3 * repetitions, n4))?;
+    bench.add(core::run(octets, repetitions, n4)?)?;
+    for figure in aggregator::run(3 * repetitions, n4)? {
+        bench.add(figure)?;
+    }
+    for slots in [1, 128, 4096] {
+        bench.add(idle::run(Window::new(slots)?, 3 * repetitions)?)?;
+    }
+
+    let figures = bench.figures;
+    let over: Vec<_> = figures
+        .iter()
+        .filter(|figure| figure.verdict() == Verdict::Over)
+        .map(|figure| figure.name.clone())
+        .collect();
+    if options.json {
+        let (chunk, window) = (CHUNK.elements(), WINDOW.get());
+        output::json(&Report { quick: options.quick, chunk, window, figures })?;
+    }
+    // With few repetitions a figure says little.
+    ensure!(options.quick || over.is_empty(), "over the limit: {}; is the machine busy?", over.join(", "));
+    Ok(())
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    figures: Vec<Figure>,
+}
+
+impl Bench<'_> {
+    fn add(&mut self, figure: Figure) -> Result<()> {
+        if !self.options.json {
+            figure.print()?;
+        }
+        self.figures.push(figure);
+        Ok(())
+    }
+}
+
+/// A tensor like the demo's.
+fn tensor(elements: usize, rank: usize) -> Vec<f32> {
+    let mut tensor = vec![0.0; elements];
+    input::fill(1, 0, rank, &mut tensor);
+    tensor
+}
+
+fn mebibytes(octets: usize) -> String {
+    if octets < 1 << 20 { format!("{} KiB", octets >> 10) } else { format!("{} MiB", octets >> 20) }
+}
+
+/// What the aggregator is measured against: plain additions, compiled for the same instructions as its own.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl", "x86_64+avx2", "aarch64+neon",))]
+fn add(addends: &[i32], sums: &mut [i32]) {
+    for (sum, addend) in sums.iter_mut().zip(addends) {
+        *sum = sum.wrapping_add(*addend);
+    }
+}
