@@ -1,0 +1,277 @@
+//! The all-reduce API: one rank of a job.
+
+mod builder;
+mod element;
+mod error;
+mod join;
+mod lane;
+mod latch;
+mod options;
+mod pending;
+mod session;
+mod share;
+mod tensor;
+mod waiting;
+
+use core::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use switchml_proto::Rank;
+use switchml_proto::numeric::ElementType;
+use switchml_proto::wire::AbortReason;
+use switchml_proto::worker::{Collective, Conversion, Stats};
+
+pub use self::builder::Builder;
+pub use self::element::Reducible;
+pub use self::error::{Error, Phase, SessionFailure, TensorState};
+pub use self::options::ReduceOptions;
+use self::pending::Report;
+pub use self::pending::{Bucket, Failed, Pending, Reduced};
+use self::session::{End, Session};
+use self::share::{Role, Task, TypedShare};
+use self::tensor::Part;
+pub use self::waiting::{Waiting, WaitingFor};
+
+/// One rank of a job, joined to its session.
+///
+/// All ranks call the same collectives in the same order: the same length, element type, operation and options. Those that
+/// do not all fail, instead of receiving wrong sums. A failure ends the session for all ranks: later calls
+/// fail at once, and say why.
+///
+/// Threads of its own, one for each lane, serve the network and keep the session alive, whatever the application
+/// does. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
+/// all ranks fail.
+///
+/// ```no_run
+/// use switchml_host_std::{Communicator, ReduceOp};
+///
+/// let mut comm = Communicator::builder("10.0.0.1:48864").job("resnet50").rank(0).world_size(4).connect()?;
+/// let mut gradients = vec![0.5_f32; 1 << 20];
+/// comm.all_reduce(&mut gradients, ReduceOp::Mean)?;
+/// let pending = comm.start_all_reduce(vec![1.0_f32; 4096], ReduceOp::Sum)?;
+/// comm.broadcast(&mut gradients, 0)?;
+/// let bucket = pending.wait()?;
+/// comm.leave()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Communicator {
+    session: Arc<Session>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A collective takes fewer packets than this in a lane (W-3).
+const PACKETS: u64 = 1 << 30;
+
+impl Communicator {
+    /// Begins to configure a rank of the job that the aggregator at `address` serves: `"host:port"`, where the port
+    /// is that of its lane 0, or a [`SocketAddr`](std::net::SocketAddr).
+    pub fn builder(address: impl fmt::Display) -> Builder {
+        Builder::new(&address)
+    }
+
+    /// This worker's number in the job.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.session.rank.index()
+    }
+
+    /// How many workers the job has.
+    #[must_use]
+    pub fn world_size(&self) -> usize {
+        self.session.world_size.get().into()
+    }
+
+    /// Replaces the elements of `tensor` by their sums or means over all ranks, and blocks until all have come.
+    ///
+    /// `how` is a [`Reduction`], or [`ReduceOptions`] made from one. All ranks receive the same bits.
+    ///
+    /// # Errors
+    /// [`Error`]; if the session has failed, it says whether some chunks hold results already.
+    pub fn all_reduce<T: Reducible>(
+        &mut self,
+        tensor: &mut [T],
+        how: impl Into<ReduceOptions>,
+    ) -> Result<Reduced, Error> {
+        let collective = self.all_reduce_of::<T>(tensor.len(), how.into())?;
+        self.run(collective, None, tensor)
+    }
+
+    /// As [`all_reduce`](Self::all_reduce), from `source` to `destination`: the source also survives a failure.
+    ///
+    /// # Errors
+    /// [`Error`]; also if the lengths differ.
+    pub fn all_reduce_into<T: Reducible>(
+        &mut self,
+        source: &[T],
+        destination: &mut [T],
+        how: impl Into<ReduceOptions>,
+    ) -> Result<Reduced, Error> {
+        if source.len() != destination.len() {
+            let (source, destination) = (source.len(), destination.len());
+            return Err(Error::LengthsDiffer { source, destination });
+        }
+        let collective = self.all_reduce_of::<T>(source.len(), how.into())?;
+        self.run(collective, Some(source), destination)
+    }
+
+    /// Starts an all-reduce of `tensor`, and does not wait for it. Several may be under way, and they stream one behind
+    /// the other; what comes of each is told by its [`Pending`].
+    ///
+    /// # Errors
+    /// [`Failed`], with the tensor in it, if the session has failed, or the protocol has no such collective.
+    pub fn start_all_reduce<T: Reducible>(
+        &mut self,
+        tensor: Vec<T>,
+        how: impl Into<ReduceOptions>,
+    ) -> Result<Pending<T>, Failed<T>> {
+        let started = self
+            .all_reduce_of::<T>(tensor.len(), how.into())
+            .and_then(|collective| self.check().map(|()| collective));
+        let collective = match started {
+            Ok(collective) => collective,
+            Err(error) => return Err(Failed { error, bucket: tensor }),
+        };
+        let report = self.report();
+        let (owned, parts) = tensor::own(tensor, &self.ends(&collective, collective.len() as usize));
+        self.submit(collective, parts, &report);
+        Ok(Pending::new(owned, report))
+    }
+
+    /// Replaces the elements of `tensor` by those of rank `root`, bit for bit, and blocks until all have come.
+    ///
+    /// # Errors
+    /// [`Error`]; also if there is no such rank.
+    pub fn broadcast<T: Reducible>(&mut self, tensor: &mut [T], root: usize) -> Result<(), Error> {
+        let world_size = self.session.world_size;
+        let rank = Rank::new(root).ok().filter(|rank| rank.get() < world_size.get());
+        let rank = rank.ok_or(Error::RootOutsideWorld { root, world_size })?;
+        let collective = Collective::broadcast(tensor.len() as u64, T::TYPE, rank);
+        self.check_length(&collective, tensor.len())?;
+        self.run(collective, None, tensor).map(|_| ())
+    }
+
+    /// Blocks until all ranks have called it.
+    ///
+    /// # Errors
+    /// [`Error`] if the session has failed.
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.run::<f32>(Collective::barrier(), None, &mut []).map(|_| ())
+    }
+
+    /// Finishes what is pending, and leaves the job. The other ranks may still fetch results that they miss.
+    ///
+    /// # Errors
+    /// [`Error`] if the session failed before this rank had left.
+    pub fn leave(mut self) -> Result<(), Error> {
+        self.end_threads();
+        match self.session.end() {
+            Some(End::Failed(failure)) => Err(Error::Session { failure, tensor: TensorState::Untouched }),
+            Some(End::Left) | None => Ok(()),
+        }
+    }
+
+    /// What each lane has sent and received, up to the last collective that has ended in it.
+    pub fn lane_stats(&self) -> impl Iterator<Item = Stats> {
+        self.session.lanes.iter().map(|lane| *lock(&lane.stats))
+    }
+
+    fn all_reduce_of<T: Reducible>(&self, len: usize, how: ReduceOptions) -> Result<Collective, Error> {
+        let ReduceOptions { reduction, factor, tag } = how;
+        let conversion = match (T::TYPE, factor) {
+            (_, Some(factor)) => Conversion::Fixed(factor),
+            (ElementType::Int32, None) => Conversion::Integer,
+            (_, None) => Conversion::Block,
+        };
+        let collective = Collective::all_reduce(len as u64, T::TYPE, reduction, conversion)?.with_tag(tag);
+        self.check_length(&collective, len)?;
+        Ok(collective)
+    }
+
+    /// Refuses what a lane could not number, alike on every rank (W-3).
+    fn check_length(&self, collective: &Collective, elements: usize) -> Result<(), Error> {
+        let layout = self.session.params.layout;
+        let per_chunk = collective.elements_per_chunk(layout.chunk()) as u64;
+        // The first exponents travel ahead of the chunks (T-3).
+        let chunks = self.session.lanes.len() as u64 * (PACKETS - 1 - u64::from(layout.window().get()));
+        let most = chunks * per_chunk;
+        if elements as u64 > most { Err(Error::TooLong { elements, most }) } else { Ok(()) }
+    }
+
+    /// Why nothing can be started any more, if the session has failed.
+    fn check(&self) -> Result<(), Error> {
+        match self.session.end() {
+            Some(End::Failed(failure)) => Err(Error::Session { failure, tensor: TensorState::Untouched }),
+            Some(End::Left) | None => Ok(()),
+        }
+    }
+
+    fn run<T: Reducible>(
+        &mut self,
+        collective: Collective,
+        source: Option<&[T]>,
+        tensor: &mut [T],
+    ) -> Result<Reduced, Error> {
+        self.check()?;
+        let report = self.report();
+        let ends = self.ends(&collective, tensor.len());
+        tensor::lend(source, tensor, &ends, |parts| self.submit(collective, parts, &report));
+        report.outcome()
+    }
+
+    fn report(&self) -> Arc<Report> {
+        Arc::new(Report::new(self.session.lanes.len()))
+    }
+
+    /// Where each lane's part of a tensor ends.
+    fn ends(&self, collective: &Collective, len: usize) -> Vec<usize> {
+        share::ends(collective, len, self.session.params.layout.chunk(), self.session.lane_count)
+    }
+
+    /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them.
+    fn submit<T: Reducible>(&self, collective: Collective, parts: Vec<Part<T>>, report: &Arc<Report>) {
+        let role = Role::of(&collective, self.session.rank, self.session.world_size);
+        for (lane, part) in self.session.lane_count.lanes().zip(parts) {
+            let share = Box::new(TypedShare::new(lane, role, part, report.clone()));
+            self.session.submit(lane, Task { collective, share });
+        }
+    }
+
+    /// A lane's thread could not be started: ends those that were.
+    fn give_up(self, error: io::Error) -> Error {
+        let error = Error::io("starting a lane", error);
+        let failure = SessionFailure::Cancelled { rank: Some(self.session.rank) };
+        self.session.fail(failure, AbortReason::Cancelled, Some(self.session.rank));
+        error
+    }
+
+    fn end_threads(&mut self) {
+        self.session.ask_to_leave();
+        for thread in self.threads.drain(..) {
+            // If it panicked, the session has failed, and says so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let rank = self.session.rank;
+            self.session.fail(
+                SessionFailure::Cancelled { rank: Some(rank) },
+                AbortReason::Cancelled,
+                Some(rank),
+            );
+        }
+        self.end_threads();
+    }
+}
+
+/// Locks also what a thread that panicked had locked: all that stands under a lock here is valid between any two calls
+/// that could panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
