@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use serde::Serialize;
 use switchml_proto::{ChunkSize, Window, WorldSize};
 
-use crate::demo::input;
+use crate::demo::input::Input;
 use crate::output;
 
 mod aggregator;
@@ -14,6 +14,7 @@ mod conversion;
 mod core;
 mod figure;
 mod idle;
+mod loopback;
 mod measure;
 
 use self::figure::{Figure, Place, Verdict};
@@ -32,6 +33,9 @@ pub(crate) struct Options {
     /// Small tensors and few repetitions: whether all of it works, not how fast it is
     #[arg(long)]
     quick: bool,
+    /// Tensor of each process in the loopback measurement, in units of 1,000,000 octets
+    #[arg(long, value_name = "MB", default_value_t = 100, conflicts_with = "quick")]
+    loopback_megabytes: usize,
 }
 
 #[derive(Serialize)]
@@ -43,7 +47,7 @@ struct Report {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let (octets, repetitions) = if options.quick { (4 << 20, 3) } else { (64 << 20, 15) };
+    let (octets, repetitions, rounds) = if options.quick { (4 << 20, 3, 2) } else { (64 << 20, 15, 7) };
     let n4 = WorldSize::new(4)?;
     let mut bench = Bench { options, figures: Vec::new() };
     bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
@@ -54,6 +58,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     for slots in [1, 128, 4096] {
         bench.add(idle::run(Window::new(slots)?, 3 * repetitions)?)?;
+    }
+
+    let loopback = if options.quick { 4_000_000 } else { options.loopback_megabytes * 1_000_000 };
+    for workers in [2, 4, 8] {
+        bench.add(loopback::run(workers, loopback, rounds)?)?;
     }
 
     let figures = bench.figures;
@@ -89,7 +98,7 @@ impl Bench<'_> {
 /// A tensor like the demo's.
 fn tensor(elements: usize, rank: usize) -> Vec<f32> {
     let mut tensor = vec![0.0; elements];
-    input::fill(1, 0, rank, &mut tensor);
+    Input::new(1, 0, rank).fill(&mut tensor);
     tensor
 }
 

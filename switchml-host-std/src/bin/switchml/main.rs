@@ -7,12 +7,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod allreduce;
 mod bench;
+mod crew;
 mod demo;
 mod npy;
 mod options;
 mod output;
+mod progress;
 mod replay;
+mod switch;
 
 /// All-reduce over UDP with the sum moved into the network.
 #[derive(Debug, Parser)]
@@ -24,16 +28,29 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure this machine: conversion, core and loopback, against limits measured in the same run
-    Bench(bench::Options),
+    /// Show the whole system on this machine: a switch, workers, and a check of every element
+    Demo(demo::Options),
+    /// Run the software switch
+    Switch(switch::Options),
+    /// Be one worker: reduce an array on disk with those of the other workers
+    Allreduce(allreduce::Options),
     /// Run a recorded packet trace through the aggregator, and name the first event that differs
     Replay(replay::Options),
+    /// Measure this machine: conversion, core and loopback, against limits measured in the same run
+    Bench(bench::Options),
+    /// A worker process of `demo` and `bench`
+    #[command(name = crew::WORKER, hide = true)]
+    Worker,
 }
 
 fn main() -> ExitCode {
     let (name, outcome) = match Program::parse().command {
-        Command::Bench(options) => ("bench", bench::run(&options)),
+        Command::Demo(options) => ("demo", demo::run(&options)),
+        Command::Switch(options) => ("switch", switch::run(&options)),
+        Command::Allreduce(options) => ("allreduce", allreduce::run(&options)),
         Command::Replay(options) => ("replay", replay::run(&options)),
+        Command::Bench(options) => ("bench", bench::run(&options)),
+        Command::Worker => (crew::WORKER, crew::work()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

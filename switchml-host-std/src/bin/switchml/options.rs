@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use switchml_proto::{ChunkSize, InvalidId, LaneCount, Window};
+use switchml_host_std::{Faults, ScalingFactor};
+use switchml_proto::{ChunkSize, InvalidId, LaneCount, Rank, Window, WorldSize};
 
 /// How a job's packets are cut and spread; the same for all members of a job.
 #[derive(Args, Clone, Copy, Debug)]
@@ -42,9 +43,22 @@ pub(crate) struct FaultOptions {
     /// For testing: share of data packets that are held back behind the next few
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
     pub(crate) reorder: f64,
+    /// For testing: which data packets meet these faults
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) fault_seed: u64,
 }
 
-fn chunk(text: &str) -> Result<ChunkSize, String> {
+impl FaultOptions {
+    /// None where none are asked for.
+    pub(crate) fn faults(&self) -> anyhow::Result<Option<Faults>> {
+        if self.loss == 0.0 && self.duplicate == 0.0 && self.reorder == 0.0 {
+            return Ok(None);
+        }
+        Ok(Some(Faults::new(self.loss, self.duplicate, self.reorder, self.fault_seed)?))
+    }
+}
+
+pub(crate) fn chunk(text: &str) -> Result<ChunkSize, String> {
     number(text, ChunkSize::from_elements)
 }
 
@@ -56,9 +70,17 @@ pub(crate) fn lanes(text: &str) -> Result<LaneCount, String> {
     number(text, LaneCount::new)
 }
 
-/// The largest chunk that a switch takes.
-pub(crate) fn largest_chunk(text: &str) -> Result<ChunkSize, String> {
-    chunk(text)
+pub(crate) fn rank(text: &str) -> Result<Rank, String> {
+    number(text, Rank::new)
+}
+
+pub(crate) fn world_size(text: &str) -> Result<WorldSize, String> {
+    number(text, WorldSize::new)
+}
+
+pub(crate) fn factor(text: &str) -> Result<ScalingFactor, String> {
+    let factor = text.parse().map_err(|_| "not a number".to_owned())?;
+    ScalingFactor::new(factor).map_err(|error| error.to_string())
 }
 
 fn number<T>(text: &str, new: impl Fn(usize) -> Result<T, InvalidId>) -> Result<T, String> {

@@ -1,5 +1,7 @@
 //! The exact sum, and how far from it a result may be (N-4).
 
+use serde::{Deserialize, Serialize};
+
 use super::input;
 
 /// A fixed-point number: so many units of 2^-[`FRACTION`].
@@ -14,7 +16,7 @@ const _: () = assert!(FRACTION + input::LARGEST + 1 + 6 + 1 < 127);
 const _: () = assert!(FRACTION >= 31 - input::SMALLEST);
 
 /// What a comparison of a result with the exact sums found.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Checked {
     /// The largest error, as a share of the error allowed there.
     pub(super) worst: f64,
@@ -22,6 +24,17 @@ pub(super) struct Checked {
     pub(super) elements: u64,
     /// Elements that are the exact sum.
     pub(super) exact: u64,
+}
+
+impl Checked {
+    /// Of this and more elements.
+    pub(super) fn and(self, more: Self) -> Self {
+        Self {
+            worst: self.worst.max(more.worst),
+            elements: self.elements + more.elements,
+            exact: self.exact + more.exact,
+        }
+    }
 }
 
 /// An element that is further from the exact sum than it may be.

@@ -19,28 +19,49 @@ pub(super) const LARGEST: i32 = *SCALES.end() + RANK_SPREAD as i32;
 /// How many binary orders the ranks differ in one layer.
 const RANK_SPREAD: u32 = 4;
 
-/// Makes the tensor of `rank` for `round`: layers of different scales, in them elements of many magnitudes, one in
-/// sixteen zero, and one layer in eight nothing but zeros. No subnormals, no NaN and no infinity: every sum is exact
-/// as a fixed-point number of 128 bits.
-pub(crate) fn fill(seed: u64, round: u32, rank: usize, tensor: &mut [f32]) {
-    // A stream for each rank and round; of the layers' scales, the ranks share one.
-    let mut own = stream(seed, round, 1 + rank as u64);
-    let mut shared = stream(seed, round, 0);
-    for layer in tensor.chunks_mut(LAYER) {
-        let scale = shared.next_u32();
-        if scale.is_multiple_of(8) {
-            layer.fill(0.0);
-            continue;
+/// The tensor of one rank for one round, from its first element on: layers of different scales, in them elements of many
+/// magnitudes, one in sixteen zero, and one layer in eight nothing but zeros. No subnormals, no NaN and no infinity:
+/// every sum is exact as a fixed-point number of 128 bits.
+pub(crate) struct Input {
+    own: ChaCha8Rng,
+    /// Of the layers' scales, the ranks share one part.
+    shared: ChaCha8Rng,
+    /// None: a layer of zeros.
+    scale: Option<i32>,
+    left_in_layer: usize,
+}
+
+impl Input {
+    pub(crate) fn new(seed: u64, round: u32, rank: usize) -> Self {
+        let own = stream(seed, round, 1 + rank as u64);
+        Self { own, shared: stream(seed, round, 0), scale: None, left_in_layer: 0 }
+    }
+
+    /// Makes the next elements.
+    pub(crate) fn fill(&mut self, mut part: &mut [f32]) {
+        while !part.is_empty() {
+            if self.left_in_layer == 0 {
+                self.begin_layer();
+            }
+            let (now, later) = part.split_at_mut(part.len().min(self.left_in_layer));
+            self.left_in_layer -= now.len();
+            for element in now {
+                *element = self.scale.map_or(0.0, |scale| value(self.own.next_u64(), scale));
+            }
+            part = later;
         }
+    }
+
+    fn begin_layer(&mut self) {
+        let (shared, own) = (self.shared.next_u32(), self.own.next_u32());
         let orders = (SCALES.end() - SCALES.start() + 1) as u32;
-        let scale =
-            SCALES.start() + (scale / 8 % orders) as i32 + (own.next_u32() % (RANK_SPREAD + 1)) as i32;
-        for element in layer {
-            *element = value(own.next_u64(), scale);
-        }
+        let scale = SCALES.start() + (shared / 8 % orders) as i32 + (own % (RANK_SPREAD + 1)) as i32;
+        self.scale = if shared.is_multiple_of(8) { None } else { Some(scale) };
+        self.left_in_layer = LAYER;
     }
 }
 
+/// A stream for each rank and round.
 fn stream(seed: u64, round: u32, stream: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(u64::from(round) << 32 | stream);

@@ -10,7 +10,7 @@ fn inputs(ranks: usize, elements: usize) -> Vec<Vec<f32>> {
     (0..ranks)
         .map(|rank| {
             let mut tensor = vec![0.0; elements];
-            input::fill(7, 3, rank, &mut tensor);
+            input::Input::new(7, 3, rank).fill(&mut tensor);
             tensor
         })
         .collect()
@@ -53,6 +53,16 @@ fn the_inputs_are_of_many_magnitudes_and_differ_by_rank() {
     );
     assert!(inputs[0].iter().any(|&value| value > 0.0) && inputs[0].iter().any(|&value| value < 0.0));
     assert_ne!(inputs[0], inputs[1]);
+}
+
+#[test]
+fn an_input_made_in_parts_is_the_same() {
+    let whole = &inputs(1, 20_000)[0];
+    let (mut input, mut parts) = (input::Input::new(7, 3, 0), vec![0.0; 20_000]);
+    for part in parts.chunks_mut(777) {
+        input.fill(part);
+    }
+    assert_eq!(*whole, parts);
 }
 
 #[test]
