@@ -1,6 +1,7 @@
 //! The machines' time line, from the system's clock.
 
-use std::time::{Duration, Instant as SystemInstant};
+use core::time::Duration;
+use std::time::Instant as SystemInstant;
 
 use switchml_proto::Instant;
 

@@ -2,6 +2,10 @@
 //!
 //! The functions of [`numeric`] and of [`aggregator::kernels`] define the bits. Those here are the same, compiled for
 //! several sets of vector instructions; which one runs is decided at the first call. They differ in speed alone.
+#![allow(
+    unreachable_pub,
+    reason = "what `multiversion` makes inside a function has the function's visibility"
+)]
 
 use multiversion::multiversion;
 use switchml_proto::WorldSize;

@@ -1,11 +1,12 @@
 //! What a rank tells of itself before it joins.
 
 use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use mio::{Poll, Token, Waker};
 use switchml_proto::control::{MemberConfig, SessionParams};

@@ -1,10 +1,10 @@
 //! What can go wrong, as the caller sees it.
 
 use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use switchml_proto::control::InvalidConfig;
 use switchml_proto::wire::{AbortReason, RejectReason};

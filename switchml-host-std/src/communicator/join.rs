@@ -1,7 +1,7 @@
 //! From a configuration to a ready session.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use core::net::SocketAddr;
+use core::time::Duration;
 
 use mio::{Events, Poll, Token};
 use switchml_proto::control::{EndReason, Member, MemberConfig, MemberEvent, SessionParams};

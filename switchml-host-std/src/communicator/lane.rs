@@ -1,9 +1,9 @@
 //! The thread of one lane: its socket, its worker, and the collectives that are open in it.
 
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
 
 use mio::{Events, Poll};
 use switchml_proto::wire::{AbortReason, Class};

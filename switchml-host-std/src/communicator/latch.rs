@@ -1,7 +1,7 @@
 //! Opens when the last of some holders has let go, and wakes whoever waits for it: a thread, or a task.
 
+use core::task::{Context, Poll, Waker};
 use std::sync::{Condvar, Mutex};
-use std::task::{Context, Poll, Waker};
 
 use super::lock;
 

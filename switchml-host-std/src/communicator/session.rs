@@ -1,11 +1,11 @@
 //! What a rank's lanes and its application share: the sockets, the member, and the end of it all.
 
 use core::fmt;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use switchml_proto::control::{EndReason, Heard, Member, MemberEvent, SessionParams};
 use switchml_proto::wire::{AbortReason, StatusReport};

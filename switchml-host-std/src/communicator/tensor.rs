@@ -11,8 +11,8 @@
 //! Neither relies on a destructor that might not run: a part that is leaked keeps its tensor lent for ever.
 
 use core::ops::Range;
+use core::task::{Context, Poll};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use switchml_proto::numeric::Element;
 

@@ -1,8 +1,8 @@
 //! What a communicator waits for, in words.
 
 use core::fmt;
-use std::net::SocketAddr;
-use std::time::Duration;
+use core::net::SocketAddr;
+use core::time::Duration;
 
 use switchml_proto::wire::{PhaseState, STATUS_AGE_UNKNOWN, StatusReport};
 use switchml_proto::{Rank, WorkerSet, WorldSize};

@@ -1,6 +1,6 @@
 //! Where received datagrams lie.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use switchml_proto::wire::MAX_CONTROL_LEN;
 

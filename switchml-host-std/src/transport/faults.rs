@@ -1,7 +1,7 @@
 //! Faults put into the traffic on purpose: loss, duplication, reordering.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use rand_chacha::ChaCha8Rng;

@@ -4,11 +4,12 @@
     reason = "these calls take raw pointers, and no safe wrapper takes lent buffers without allocating"
 )]
 
+use core::mem;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use core::ptr;
 use std::io;
-use std::mem;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::ptr;
 
 use super::{BATCH, Outgoing, RecvBatch};
 

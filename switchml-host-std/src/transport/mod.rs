@@ -14,15 +14,17 @@ mod mmsg;
 mod mtu;
 mod plain;
 
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use batch::{BATCH, RecvBatch, Run};
+pub(crate) use batch::{BATCH, RecvBatch};
 use faults::Injectors;
 pub use faults::{Faults, InvalidFaults};
 

@@ -1,7 +1,8 @@
 //! What the path to a peer carries in one piece (W-11).
 
+use core::net::SocketAddr;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use socket2::Socket;
 
@@ -24,8 +25,8 @@ pub(super) fn max_payload(_: &UdpSocket, _: SocketAddr) -> Option<usize> {
 mod linux {
     #![allow(unsafe_code, reason = "no safe wrapper has these socket options")]
 
+    use core::ptr;
     use std::os::fd::{AsRawFd, RawFd};
-    use std::ptr;
 
     use super::{Socket, SocketAddr, UdpSocket, io};
 

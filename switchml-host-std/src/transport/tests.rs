@@ -1,5 +1,5 @@
+use core::net::IpAddr;
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use super::*;
 
