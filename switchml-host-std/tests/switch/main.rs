@@ -1,0 +1,5 @@
+//! The software switch as its peers meet it on the wire, with sockets of their own.
+
+mod metrics;
+mod protocol;
+mod support;
