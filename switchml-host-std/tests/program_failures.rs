@@ -36,7 +36,8 @@ fn worker(directory: &TempDir, address: &str, rank: usize, world: usize, more: &
 
 /// The files in a directory that are not the workers' inputs.
 fn results(directory: &Path) -> usize {
-    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.contains("result")).count()
 }
 
@@ -229,7 +230,8 @@ fn metrics_are_served_as_text() {
     use std::io::{Read, Write};
     let mut switch = Running::start(&mut switchml("switch --port-base 0 --metrics 127.0.0.1:0"));
     let line = switch.says("metrics on http://");
-    let address = line.strip_prefix("metrics on http://").unwrap().strip_suffix("/metrics").unwrap().to_owned();
+    let address =
+        line.strip_prefix("metrics on http://").unwrap().strip_suffix("/metrics").unwrap().to_owned();
     let mut connection = std::net::TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(connection, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();

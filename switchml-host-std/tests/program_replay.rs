@@ -66,11 +66,13 @@ fn i5_an_altered_datagram_changes_the_answer() {
 fn what_is_no_record_is_refused_in_a_line() {
     replay_altered(|text| text[..text.len() / 2].to_owned()).failed_with("is no record of packet traces");
     replay_altered(|_| "\u{1}\u{2}".to_owned()).failed_with("is no record of packet traces");
-    replay_altered(|text| text.replace("initial_seq", "first_seq")).failed_with("is no record of packet traces");
+    replay_altered(|text| text.replace("initial_seq", "first_seq"))
+        .failed_with("is no record of packet traces");
     altered(|record| record["traces"][0]["window"] = 3.into()).failed_with("window 3 is not a power of two");
     altered(|record| record["traces"][0]["world_size"] = 65.into()).failed_with("world size 65");
     altered(|record| record["traces"][0]["size"] = 7.into()).failed_with("size 7");
     altered(|record| record["traces"][0]["events"][3]["worker"] = 9.into()).failed_with("no such worker");
-    altered(|record| record["traces"][0]["events"][3]["datagram"] = "1x".into()).failed_with("not hexadecimal");
+    altered(|record| record["traces"][0]["events"][3]["datagram"] = "1x".into())
+        .failed_with("not hexadecimal");
     run("replay missing.json").failed_with("missing.json: cannot be read");
 }

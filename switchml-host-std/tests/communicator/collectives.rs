@@ -59,34 +59,46 @@ fn all_ranks_get_the_oracles_bits_with_two_lanes() {
 #[test]
 fn loss_duplication_and_reordering_change_no_bit() {
     let switch = TestSwitch::with(|config| config.faults = Some(Faults::new(0.02, 0.02, 0.05, 7).unwrap()));
-    switch.run(3, |builder| builder.lanes(2), |mut comm| {
-        for seed in 0..4 {
-            check::<f32>(&mut comm, seed, 3000, How::MEAN);
-            check::<i32>(&mut comm, seed, 3000, How::SUM);
-        }
-    });
+    switch.run(
+        3,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            for seed in 0..4 {
+                check::<f32>(&mut comm, seed, 3000, How::MEAN);
+                check::<i32>(&mut comm, seed, 3000, How::SUM);
+            }
+        },
+    );
 }
 
 #[test]
 fn window_and_lanes_change_no_bit() {
     let switch = TestSwitch::with(|config| config.lanes = switchml_proto::LaneCount::new(3).unwrap());
     for (window, lanes) in [(1, 1), (1, 3), (2, 2), (128, 1), (128, 3)] {
-        switch.run(2, |builder| builder.window(window).lanes(lanes), |mut comm| {
-            check::<f32>(&mut comm, 1, 1999, How::SUM);
-            check::<f16>(&mut comm, 2, 1999, How::MEAN);
-        });
+        switch.run(
+            2,
+            |builder| builder.window(window).lanes(lanes),
+            |mut comm| {
+                check::<f32>(&mut comm, 1, 1999, How::SUM);
+                check::<f16>(&mut comm, 2, 1999, How::MEAN);
+            },
+        );
     }
 }
 
 #[test]
 fn large_chunks_work_on_loopback() {
     let switch = TestSwitch::with(|config| config.largest_chunk = switchml_proto::ChunkSize::MAX);
-    switch.run(2, |builder| builder.chunk(2048), |mut comm| {
-        let ranks: Vec<Vec<f32>> = (0..2).map(|rank| tensor(rank, 100_000)).collect();
-        let mut tensor = ranks[comm.rank()].clone();
-        comm.all_reduce(&mut tensor, How::SUM).unwrap();
-        assert_eq!(bits(&tensor), bits(&f32::reduced(&ranks, 2048, How::SUM).0));
-    });
+    switch.run(
+        2,
+        |builder| builder.chunk(2048),
+        |mut comm| {
+            let ranks: Vec<Vec<f32>> = (0..2).map(|rank| tensor(rank, 100_000)).collect();
+            let mut tensor = ranks[comm.rank()].clone();
+            comm.all_reduce(&mut tensor, How::SUM).unwrap();
+            assert_eq!(bits(&tensor), bits(&f32::reduced(&ranks, 2048, How::SUM).0));
+        },
+    );
 }
 
 #[test]
@@ -101,76 +113,97 @@ fn ipv6_works_too() {
         return; // This machine has none.
     }
     let switch = TestSwitch::with(|config| config.listen = IpAddr::V6(Ipv6Addr::LOCALHOST));
-    switch.run(2, |builder| builder.lanes(2), |mut comm| {
-        check::<f32>(&mut comm, 0, 1000, How::SUM);
-        check::<i32>(&mut comm, 1, 1000, How::SUM);
-    });
+    switch.run(
+        2,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            check::<f32>(&mut comm, 0, 1000, How::SUM);
+            check::<i32>(&mut comm, 1, 1000, How::SUM);
+        },
+    );
 }
 
 #[test]
 fn nan_and_inf_show_in_their_block_on_every_rank() {
     let switch = TestSwitch::start();
-    switch.run(2, |builder| builder, |mut comm| {
-        let mut tensor = vec![1.0_f32; 5 * CHUNK];
-        match comm.rank() {
-            0 => tensor[CHUNK + 3] = f32::NAN,
-            _ => tensor[3 * CHUNK + 1] = f32::NEG_INFINITY,
-        }
-        comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-        for (i, chunk) in tensor.chunks(CHUNK).enumerate() {
-            // N-3: the quiet NaN, in all of the block.
-            let expected = if i % 2 == 1 { 0x7FC0_0000 } else { 2.0_f32.to_bits() };
-            assert!(chunk.iter().all(|element| element.to_bits() == expected), "chunk {i}: {chunk:?}");
-        }
-    });
+    switch.run(
+        2,
+        |builder| builder,
+        |mut comm| {
+            let mut tensor = vec![1.0_f32; 5 * CHUNK];
+            match comm.rank() {
+                0 => tensor[CHUNK + 3] = f32::NAN,
+                _ => tensor[3 * CHUNK + 1] = f32::NEG_INFINITY,
+            }
+            comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+            for (i, chunk) in tensor.chunks(CHUNK).enumerate() {
+                // N-3: the quiet NaN, in all of the block.
+                let expected = if i % 2 == 1 { 0x7FC0_0000 } else { 2.0_f32.to_bits() };
+                assert!(chunk.iter().all(|element| element.to_bits() == expected), "chunk {i}: {chunk:?}");
+            }
+        },
+    );
 }
 
 #[test]
 fn the_smallest_and_the_largest_numbers_follow_n_4() {
     let switch = TestSwitch::start();
-    switch.run(3, |builder| builder, |mut comm| {
-        let extremes = [3.4e38_f32, -3.4e38, f32::MIN_POSITIVE, 1e-45, -1e-40, 0.0, -0.0];
-        let rank = |rank: usize| -> Vec<f32> {
-            let chunk = |extreme: f32| (0..CHUNK).map(move |i| if i == rank { extreme } else { extreme / 3.0 });
-            extremes.into_iter().flat_map(chunk).collect()
-        };
-        let ranks: Vec<_> = (0..3).map(rank).collect();
-        for how in [How::SUM, How::MEAN] {
-            let mut tensor = ranks[comm.rank()].clone();
-            comm.all_reduce(&mut tensor, how).unwrap();
-            assert_eq!(bits(&tensor), bits(&f32::reduced(&ranks, CHUNK, how).0));
-        }
-    });
+    switch.run(
+        3,
+        |builder| builder,
+        |mut comm| {
+            let extremes = [3.4e38_f32, -3.4e38, f32::MIN_POSITIVE, 1e-45, -1e-40, 0.0, -0.0];
+            let rank = |rank: usize| -> Vec<f32> {
+                let chunk =
+                    |extreme: f32| (0..CHUNK).map(move |i| if i == rank { extreme } else { extreme / 3.0 });
+                extremes.into_iter().flat_map(chunk).collect()
+            };
+            let ranks: Vec<_> = (0..3).map(rank).collect();
+            for how in [How::SUM, How::MEAN] {
+                let mut tensor = ranks[comm.rank()].clone();
+                comm.all_reduce(&mut tensor, how).unwrap();
+                assert_eq!(bits(&tensor), bits(&f32::reduced(&ranks, CHUNK, how).0));
+            }
+        },
+    );
 }
 
 #[test]
 fn clamped_chunks_are_told_to_every_rank() {
     let switch = TestSwitch::start();
-    switch.run(3, |builder| builder.lanes(2), |mut comm| {
-        let mut tensor = vec![1.0_f32; 6 * CHUNK];
-        // Two ranks clamp in one chunk, and one has a NaN in another, of the other lane.
-        match comm.rank() {
-            0 => tensor[2] = 1e30,
-            1 => (tensor[5], tensor[4 * CHUNK]) = (-1e30, f32::NAN),
-            _ => {}
-        }
-        let how = How::fixed(ReduceOp::Sum, 1e3);
-        assert_eq!(comm.all_reduce(&mut tensor, how).unwrap().clamped_chunks, 2);
-        assert_eq!(comm.all_reduce(&mut [1.0_f32; 40], how).unwrap().clamped_chunks, 0);
-    });
+    switch.run(
+        3,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            let mut tensor = vec![1.0_f32; 6 * CHUNK];
+            // Two ranks clamp in one chunk, and one has a NaN in another, of the other lane.
+            match comm.rank() {
+                0 => tensor[2] = 1e30,
+                1 => (tensor[5], tensor[4 * CHUNK]) = (-1e30, f32::NAN),
+                _ => {}
+            }
+            let how = How::fixed(ReduceOp::Sum, 1e3);
+            assert_eq!(comm.all_reduce(&mut tensor, how).unwrap().clamped_chunks, 2);
+            assert_eq!(comm.all_reduce(&mut [1.0_f32; 40], how).unwrap().clamped_chunks, 0);
+        },
+    );
 }
 
 #[test]
 fn all_reduce_into_keeps_its_source() {
     let switch = TestSwitch::start();
-    switch.run(2, |builder| builder.lanes(2), |mut comm| {
-        let ranks: Vec<Vec<bf16>> = (0..2).map(|rank| tensor(rank, 777)).collect();
-        let source = ranks[comm.rank()].clone();
-        let mut destination = vec![bf16::ONE; 777];
-        comm.all_reduce_into(&source, &mut destination, ReduceOp::Sum).unwrap();
-        assert_eq!(bits(&source), bits(&ranks[comm.rank()]));
-        assert_eq!(bits(&destination), bits(&bf16::reduced(&ranks, CHUNK, How::SUM).0));
-    });
+    switch.run(
+        2,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            let ranks: Vec<Vec<bf16>> = (0..2).map(|rank| tensor(rank, 777)).collect();
+            let source = ranks[comm.rank()].clone();
+            let mut destination = vec![bf16::ONE; 777];
+            comm.all_reduce_into(&source, &mut destination, ReduceOp::Sum).unwrap();
+            assert_eq!(bits(&source), bits(&ranks[comm.rank()]));
+            assert_eq!(bits(&destination), bits(&bf16::reduced(&ranks, CHUNK, How::SUM).0));
+        },
+    );
 }
 
 #[test]
@@ -188,16 +221,20 @@ fn a_broadcast_brings_the_roots_bits() {
 
     let switch = TestSwitch::start();
     for lanes in [1, 2] {
-        switch.run(3, |builder| builder.lanes(lanes), |mut comm| {
-            for len in [0, 1, 2, 3, 31, 63, 64, 65, 1001] {
-                for root in 0..3 {
-                    check::<f32>(&mut comm, len, root);
-                    check::<f16>(&mut comm, len, root);
-                    check::<bf16>(&mut comm, len, root);
-                    check::<i32>(&mut comm, len, root);
+        switch.run(
+            3,
+            |builder| builder.lanes(lanes),
+            |mut comm| {
+                for len in [0, 1, 2, 3, 31, 63, 64, 65, 1001] {
+                    for root in 0..3 {
+                        check::<f32>(&mut comm, len, root);
+                        check::<f16>(&mut comm, len, root);
+                        check::<bf16>(&mut comm, len, root);
+                        check::<i32>(&mut comm, len, root);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 
@@ -206,23 +243,34 @@ fn a_barrier_holds_all_until_the_last_has_come() {
     use core::sync::atomic::{AtomicUsize, Ordering};
     let arrived = AtomicUsize::new(0);
     let switch = TestSwitch::start();
-    switch.run(4, |builder| builder, |mut comm| {
-        for round in 1..=3 {
-            std::thread::sleep(core::time::Duration::from_millis(5 * comm.rank() as u64));
-            arrived.fetch_add(1, Ordering::SeqCst);
-            comm.barrier().unwrap();
-            assert!(arrived.load(Ordering::SeqCst) >= 4 * round);
-            comm.barrier().unwrap();
-        }
-    });
+    switch.run(
+        4,
+        |builder| builder,
+        |mut comm| {
+            for round in 1..=3 {
+                std::thread::sleep(core::time::Duration::from_millis(5 * comm.rank() as u64));
+                arrived.fetch_add(1, Ordering::SeqCst);
+                comm.barrier().unwrap();
+                assert!(arrived.load(Ordering::SeqCst) >= 4 * round);
+                comm.barrier().unwrap();
+            }
+        },
+    );
 }
 
 #[test]
 fn lane_stats_count_what_was_sent() {
     let switch = TestSwitch::start();
-    switch.run(2, |builder| builder.lanes(2), |mut comm| {
-        comm.all_reduce(&mut [0_i32; 4 * CHUNK], ReduceOp::Sum).unwrap();
-        let stats: Vec<_> = comm.lane_stats().collect();
-        assert_eq!(stats.iter().map(|lane| (lane.sent, lane.accepted)).collect::<Vec<_>>(), [(2, 2), (2, 2)]);
-    });
+    switch.run(
+        2,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            comm.all_reduce(&mut [0_i32; 4 * CHUNK], ReduceOp::Sum).unwrap();
+            let stats: Vec<_> = comm.lane_stats().collect();
+            assert_eq!(
+                stats.iter().map(|lane| (lane.sent, lane.accepted)).collect::<Vec<_>>(),
+                [(2, 2), (2, 2)]
+            );
+        },
+    );
 }

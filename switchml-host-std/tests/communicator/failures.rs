@@ -103,7 +103,10 @@ fn a_lost_switch_is_named_within_the_lease() {
                 };
                 assert!(matches!(failure(&error), SessionFailure::AggregatorLost { .. }), "{error:?}");
                 let message = error.to_string();
-                assert!(message.contains(&relay.address.to_string()) && message.contains("400ms"), "{message}");
+                assert!(
+                    message.contains(&relay.address.to_string()) && message.contains("400ms"),
+                    "{message}"
+                );
             });
         }
         reducing.wait();
@@ -160,16 +163,23 @@ fn a_late_result_is_there_after_the_others_have_left() {
 #[test]
 fn a_rank_that_calls_fewer_collectives_is_named_when_it_leaves() {
     let switch = switch();
-    switch.run(3, |builder| builder, |mut comm| {
-        comm.barrier().unwrap();
-        if comm.rank() == 1 {
-            return comm.leave().unwrap();
-        }
-        let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
-        let left = Rank::new(1).unwrap();
-        assert!(matches!(failure(&error), SessionFailure::RankLeft { rank } if *rank == left), "{error:?}");
-        assert!(error.to_string().starts_with("rank 1 left while others needed it"), "{error}");
-    });
+    switch.run(
+        3,
+        |builder| builder,
+        |mut comm| {
+            comm.barrier().unwrap();
+            if comm.rank() == 1 {
+                return comm.leave().unwrap();
+            }
+            let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
+            let left = Rank::new(1).unwrap();
+            assert!(
+                matches!(failure(&error), SessionFailure::RankLeft { rank } if *rank == left),
+                "{error:?}"
+            );
+            assert!(error.to_string().starts_with("rank 1 left while others needed it"), "{error}");
+        },
+    );
 }
 
 #[test]
@@ -221,28 +231,36 @@ fn a_slow_rank_is_told_of_and_waited_for() {
 #[test]
 fn a_panic_gives_up_for_all() {
     let switch = switch();
-    switch.run(3, |builder| builder.lanes(2), |mut comm| {
-        if comm.rank() == 2 {
-            let outcome = catch_unwind(AssertUnwindSafe(move || {
-                let _comm = comm;
-                panic!("an application's own fault");
-            }));
-            assert!(outcome.is_err());
-            return;
-        }
-        let start = Instant::now();
-        let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
-        let two = Rank::new(2).unwrap();
-        assert!(matches!(failure(&error), SessionFailure::Cancelled { rank: Some(rank) } if *rank == two), "{error:?}");
-        assert_eq!(error.to_string(), "rank 2 gave up: see its own messages");
-        assert!(start.elapsed() < LEASE, "it took {:?}", start.elapsed());
-    });
+    switch.run(
+        3,
+        |builder| builder.lanes(2),
+        |mut comm| {
+            if comm.rank() == 2 {
+                let outcome = catch_unwind(AssertUnwindSafe(move || {
+                    let _comm = comm;
+                    panic!("an application's own fault");
+                }));
+                assert!(outcome.is_err());
+                return;
+            }
+            let start = Instant::now();
+            let error = comm.all_reduce(&mut [1.0_f32; 999], ReduceOp::Sum).unwrap_err();
+            let two = Rank::new(2).unwrap();
+            assert!(
+                matches!(failure(&error), SessionFailure::Cancelled { rank: Some(rank) } if *rank == two),
+                "{error:?}"
+            );
+            assert_eq!(error.to_string(), "rank 2 gave up: see its own messages");
+            assert!(start.elapsed() < LEASE, "it took {:?}", start.elapsed());
+        },
+    );
 }
 
 #[test]
 fn a_callback_that_panics_fails_the_session_and_blocks_nobody() {
     let switch = switch();
-    let panicking = |builder: switchml_host_std::Builder| builder.on_waiting(|_| panic!("a callback's own fault"));
+    let panicking =
+        |builder: switchml_host_std::Builder| builder.on_waiting(|_| panic!("a callback's own fault"));
     let done = Barrier::new(2);
     switch.run(2, panicking, |mut comm| {
         if comm.rank() == 0 {

@@ -11,12 +11,16 @@ fn start(comm: &mut Communicator, value: f32) -> Pending<f32> {
 #[test]
 fn under_a_trivial_executor() {
     let switch = TestSwitch::start();
-    switch.run(2, |builder| builder, |mut comm| {
-        let (first, second) = (start(&mut comm, 1.0), start(&mut comm, 2.0));
-        let bucket = pollster::block_on(second).unwrap();
-        assert_eq!(*bucket, [4.0; 999]);
-        assert_eq!(*pollster::block_on(first).unwrap(), [2.0; 999]);
-    });
+    switch.run(
+        2,
+        |builder| builder,
+        |mut comm| {
+            let (first, second) = (start(&mut comm, 1.0), start(&mut comm, 2.0));
+            let bucket = pollster::block_on(second).unwrap();
+            assert_eq!(*bucket, [4.0; 999]);
+            assert_eq!(*pollster::block_on(first).unwrap(), [2.0; 999]);
+        },
+    );
 }
 
 #[test]

@@ -90,7 +90,8 @@ fn an_absent_switch_is_named_within_the_connect_timeout() {
 fn a_rank_is_given_once() {
     let switch = TestSwitch::start();
     thread::scope(|scope| {
-        let first = scope.spawn(|| switch.rank("job", 0, 2).join_timeout(Duration::from_millis(500)).connect());
+        let first =
+            scope.spawn(|| switch.rank("job", 0, 2).join_timeout(Duration::from_millis(500)).connect());
         thread::sleep(Duration::from_millis(200));
         let (error, message) = refused(switch.rank("job", 0, 2));
         assert!(matches!(error, Error::Rejected { reason: RejectReason::RankTaken, .. }), "{error:?}");
@@ -139,9 +140,13 @@ fn too_few_slots_and_too_large_chunks_are_refused_with_what_would_fit() {
     assert!(matches!(error, Error::Rejected { reason: RejectReason::ChunkTooLarge { largest: 256 }, .. }));
     assert!(message.contains("at most 256 elements"), "{message}");
 
-    let (error, message) = refused(switch.rank("lanes", 0, 1).lanes(3).connect_timeout(Duration::from_millis(500)));
+    let (error, message) =
+        refused(switch.rank("lanes", 0, 1).lanes(3).connect_timeout(Duration::from_millis(500)));
     // The third lane's port is nobody's, and the first two say that there is no third.
-    assert!(matches!(error, Error::Rejected { reason: RejectReason::TooManyLanes { lanes: 2 }, .. }), "{error:?}");
+    assert!(
+        matches!(error, Error::Rejected { reason: RejectReason::TooManyLanes { lanes: 2 }, .. }),
+        "{error:?}"
+    );
     assert!(message.contains("it has 2 lanes"), "{message}");
 }
 

@@ -97,7 +97,11 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status.code();
             }
-            assert!(Instant::now() < deadline, "it does not end; it said {:#?}", self.stderr.try_iter().collect::<Vec<_>>());
+            assert!(
+                Instant::now() < deadline,
+                "it does not end; it said {:#?}",
+                self.stderr.try_iter().collect::<Vec<_>>()
+            );
             thread::sleep(Duration::from_millis(5));
         };
         let stderr = self.said.drain(..).chain(self.stderr.iter()).collect::<Vec<_>>().join("\n");
@@ -150,8 +154,7 @@ pub fn switch(arguments: &str) -> (Running, String) {
 
 /// A float32 array of one dimension.
 pub fn npy(path: &Path, elements: impl ExactSizeIterator<Item = f32>) -> PathBuf {
-    let header =
-        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}\n", elements.len());
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}\n", elements.len());
     let mut octets = b"\x93NUMPY\x01\x00".to_vec();
     octets.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
     octets.extend(header.bytes());

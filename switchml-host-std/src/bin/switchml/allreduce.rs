@@ -170,7 +170,10 @@ fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {
         .connect()
         .map_err(|error| anyhow!("job {}, rank {}: {error}", options.job, options.rank))?;
     if options.loudness.verbose {
-        output::note(format_args!("rank {} of {} has joined job {}", options.rank, options.world, options.job));
+        output::note(format_args!(
+            "rank {} of {} has joined job {}",
+            options.rank, options.world, options.job
+        ));
     }
     Ok(communicator)
 }
@@ -184,8 +187,9 @@ fn reduce<T: Reducible>(
 ) -> Result<u64> {
     let rank = communicator.rank();
     let mut all_reduce = |piece: &mut [T]| {
-        let reduced =
-            communicator.all_reduce(piece, how).map_err(|error| anyhow!("rank {rank}: {error}; nothing was written"))?;
+        let reduced = communicator
+            .all_reduce(piece, how)
+            .map_err(|error| anyhow!("rank {rank}: {error}; nothing was written"))?;
         progress.advance(size_of_val(piece) as u64);
         Ok(reduced.clamped_chunks)
     };

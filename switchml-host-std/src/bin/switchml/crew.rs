@@ -114,7 +114,8 @@ impl Crew {
         })?;
         let mut crew = Self { address, workers: Vec::new(), readers: Vec::new(), switch: handle, news };
         for rank in 0..plan.workers {
-            crew.start_worker(plan, rank, &sender).with_context(|| format!("worker {rank} could not be started"))?;
+            crew.start_worker(plan, rank, &sender)
+                .with_context(|| format!("worker {rank} could not be started"))?;
         }
         Ok(crew)
     }
@@ -151,7 +152,8 @@ impl Crew {
         let news = news.clone();
         self.readers.push(thread::Builder::new().spawn(move || {
             for line in BufReader::new(output).lines() {
-                let Ok(message) = line.map_err(anyhow::Error::new).and_then(|line| Ok(serde_json::from_str(&line)?))
+                let Ok(message) =
+                    line.map_err(anyhow::Error::new).and_then(|line| Ok(serde_json::from_str(&line)?))
                 else {
                     break;
                 };

@@ -77,8 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         lanes: options.lanes,
         faults: options.faults.faults()?,
     };
-    let progress =
-        Progress::new(u64::from(plan.rounds) * plan.workers as u64, Unit::Steps, options.loudness);
+    let progress = Progress::new(u64::from(plan.rounds) * plan.workers as u64, Unit::Steps, options.loudness);
     let mut crew = Crew::start(&plan)?;
     if options.loudness.verbose {
         output::note(format_args!("switch on {}, {} workers started", crew.address(), plan.workers));

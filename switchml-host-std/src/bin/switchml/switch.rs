@@ -92,7 +92,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn greet(options: &Options, switch: &Switch) {
     let lanes = options.lanes.get();
-    output::note(format_args!("listening on {}, {lanes} lanes, {} slots each", switch.local_addr(), options.slots));
+    output::note(format_args!(
+        "listening on {}, {lanes} lanes, {} slots each",
+        switch.local_addr(),
+        options.slots
+    ));
     if let Some(address) = switch.metrics_addr() {
         output::note(format_args!("metrics on http://{address}/metrics"));
     }
@@ -195,7 +199,9 @@ struct Event(CoordinatorEvent);
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            CoordinatorEvent::Created { name, run, job } => write!(f, "job {name}, run {run}: created as {job}"),
+            CoordinatorEvent::Created { name, run, job } => {
+                write!(f, "job {name}, run {run}: created as {job}")
+            }
             CoordinatorEvent::Joined { job, rank } => write!(f, "job {job}: rank {rank} has joined"),
             CoordinatorEvent::Ready { job } => write!(f, "job {job}: all ranks have joined"),
             CoordinatorEvent::Ended { name, run, job, how } => {

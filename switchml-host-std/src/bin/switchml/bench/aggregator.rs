@@ -42,9 +42,8 @@ pub(super) fn run(repetitions: usize, world_size: WorldSize) -> Result<[Figure; 
     let layout = LaneLayout::new(0, WINDOW, CHUNK)?;
     let initial_seq = Seq(0);
     aggregator.install(&Session { job: JOB, world_size, layout, initial_seq })?;
-    let ports = (0..workers)
-        .map(|rank| Ok(aggregator.bind(JOB, Rank::new(rank)?)?))
-        .collect::<Result<Vec<_>>>()?;
+    let ports =
+        (0..workers).map(|rank| Ok(aggregator.bind(JOB, Rank::new(rank)?)?)).collect::<Result<Vec<_>>>()?;
 
     let octets = |packet: usize| (0..layout.datagram_len()).map(|octet| (octet * packet) as u8).collect();
     let mut bench = Bench {

@@ -17,18 +17,18 @@ const _: () = assert!(FRACTION >= 31 - input::SMALLEST);
 
 /// What a comparison of a result with the exact sums found.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(super) struct Checked {
+pub(crate) struct Checked {
     /// The largest error, as a share of the error allowed there.
-    pub(super) worst: f64,
+    pub(crate) worst: f64,
     /// Elements that were compared.
-    pub(super) elements: u64,
+    pub(crate) elements: u64,
     /// Elements that are the exact sum.
-    pub(super) exact: u64,
+    pub(crate) exact: u64,
 }
 
 impl Checked {
     /// Of this and more elements.
-    pub(super) fn and(self, more: Self) -> Self {
+    pub(crate) fn and(self, more: Self) -> Self {
         Self {
             worst: self.worst.max(more.worst),
             elements: self.elements + more.elements,
