@@ -1,7 +1,9 @@
 //! Four processes and a switch give, to the bit, what numpy computes from the rules N-1 to N-6.
 //!
 //! `data/` holds arrays that `numpy_oracle.py` made. Where SWITCHML_PYTHON names a Python that has numpy, it makes
-//! fresh ones too, from a seed that is printed.
+//! fresh ones too, from a seed that a failure names.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
 
 mod program_common;
 
@@ -29,13 +31,10 @@ fn n1_to_n6_stored_arrays() {
 
 #[test]
 fn n1_to_n6_fresh_arrays() {
-    let Some(python) = std::env::var_os("SWITCHML_PYTHON") else {
-        println!("no SWITCHML_PYTHON: stored arrays only");
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
+    let Some(python) = std::env::var_os("SWITCHML_PYTHON") else { return };
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    println!("seed {seed}");
+    // The directory's name is part of what a failure says.
+    let directory = tempfile::Builder::new().prefix(&format!("seed{seed}-")).tempdir().unwrap();
     let oracle = tests().join("numpy_oracle.py");
     output(Command::new(&python).arg(oracle).arg(directory.path()).arg(seed.to_string()));
     let results = reduces_as_numpy_does(directory.path());
@@ -76,12 +75,13 @@ fn reduces_as_numpy_does(directory: &Path) -> Vec<(tempfile::TempDir, PathBuf)> 
         let (header, elements) = parts(&directory.join(&case.expected));
         for rank in 0..world {
             let (found_header, found) = parts(&outputs.path().join(format!("{rank}.npy")));
-            assert_eq!(found_header, header, "{}, rank {rank}", case.expected);
+            let name = directory.join(&case.expected);
+            assert_eq!(found_header, header, "{}, rank {rank}", name.display());
             let first = elements.iter().zip(&found).position(|(expected, found)| expected != found);
             assert!(
                 found.len() == elements.len() && first.is_none(),
                 "{}, rank {rank}: octet {first:?} of the elements differs",
-                case.expected
+                name.display()
             );
         }
         let result = outputs.path().join("0.npy");

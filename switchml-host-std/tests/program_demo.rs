@@ -1,5 +1,7 @@
 //! `switchml demo` and `switchml bench`, small.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+
 mod program_common;
 
 use program_common::{Running, run, switchml};

@@ -1,13 +1,15 @@
 //! What `switchml switch` and `switchml allreduce` say when something is wrong. With `--loss 1` all data packets are
 //! lost, so that a collective is under way for as long as a test needs it.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
 #![cfg(unix)]
 
 mod program_common;
 
+use core::time::Duration;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use program_common::{PATIENCE, Running, npy, run, switch, switchml};
 use tempfile::TempDir;
@@ -25,7 +27,19 @@ fn workers(directory: &TempDir, address: &str, world: usize) -> Vec<Running> {
 }
 
 fn worker(directory: &TempDir, address: &str, rank: usize, world: usize, more: &str) -> Running {
-    let input = npy(&directory.path().join(format!("{rank}.npy")), (0..1000).map(|element| element as f32));
+    worker_of_shape(directory, address, rank, world, "(1000,)", more)
+}
+
+fn worker_of_shape(
+    directory: &TempDir,
+    address: &str,
+    rank: usize,
+    world: usize,
+    shape: &str,
+    more: &str,
+) -> Running {
+    let elements = (0..1000).map(|element| element as f32);
+    let input = npy(&directory.path().join(format!("{rank}.npy")), "<f4", shape, elements);
     let output = directory.path().join(format!("result{rank}.npy"));
     Running::start(&mut switchml(&format!(
         "allreduce --switch {address} --job test --rank {rank} --world {world} --input {} --output {} {more}",
@@ -151,13 +165,20 @@ fn a_missing_switch_is_named_within_the_connect_timeout() {
 }
 
 #[test]
-fn d1_arrays_of_different_shapes_and_types_are_not_added() {
+fn d1_unlike_arrays_are_not_added() {
     let directory = tempfile::tempdir().unwrap();
     let (_switch, address) = switch("");
-    let first = worker(&directory, &address, 0, 2, "");
-    let second = worker(&directory, &address, 1, 2, "--op mean");
-    first.end().failed_with("collectives differ");
-    second.end().failed_with("collectives differ");
+    for (shapes, operations) in
+        [(["(1000,)", "(1000,)"], ["sum", "mean"]), (["(10, 100)", "(100, 10)"], ["sum", "sum"])]
+    {
+        let workers = [0, 1].map(|rank| {
+            let more = format!("--op {}", operations[rank]);
+            worker_of_shape(&directory, &address, rank, 2, shapes[rank], &more)
+        });
+        for worker in workers {
+            worker.end().failed_with("collectives differ");
+        }
+    }
 }
 
 #[test]
@@ -185,20 +206,18 @@ fn refused_before_joining(input: &Path, output: &Path, more: &str, text: &str) {
 fn bad_arrays_and_outputs_are_refused_before_joining() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let good = npy(&path("good.npy"), [1.0, 2.0].into_iter());
+    let array = |name: &str, descr: &str| npy(&path(name), descr, "(2,)", [1.0, 2.0].into_iter());
+    let good = array("good.npy", "<f4");
     let octets = fs::read(&good).unwrap();
     let result = path("result.npy");
 
     fs::write(path("short.npy"), &octets[..octets.len() - 3]).unwrap();
     refused_before_joining(&path("short.npy"), &result, "", "is cut short: 5 octets of elements");
-    let doubles = String::from_utf8_lossy(&octets[10..]).replace("<f4", "<f8");
-    fs::write(path("doubles.npy"), [&octets[..10], doubles.as_bytes()].concat()).unwrap();
-    refused_before_joining(&path("doubles.npy"), &result, "", "'<f8'; convert it to float32");
+    refused_before_joining(&array("doubles.npy", "<f8"), &result, "", "'<f8'; convert it to float32");
     refused_before_joining(&path("missing.npy"), &result, "", "missing.npy: cannot be opened");
-    let integers = String::from_utf8_lossy(&octets[10..]).replace("<f4", "<i4");
-    fs::write(path("integers.npy"), [&octets[..10], integers.as_bytes()].concat()).unwrap();
-    refused_before_joining(&path("integers.npy"), &result, "--op mean", "no mean of int32");
-    refused_before_joining(&path("integers.npy"), &result, "--factor 2", "leave --factor out");
+    let integers = array("integers.npy", "<i4");
+    refused_before_joining(&integers, &result, "--op mean", "no mean of int32");
+    refused_before_joining(&integers, &result, "--factor 2", "leave --factor out");
 
     refused_before_joining(&good, &path("no/result.npy"), "", "cannot be written: no file can be made in");
     refused_before_joining(&good, directory.path(), "", "is there, and is no file");

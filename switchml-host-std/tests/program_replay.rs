@@ -1,5 +1,7 @@
 //! `switchml replay`: as recorded, or the first event that is not.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+
 mod program_common;
 
 use std::fs;

@@ -2,31 +2,32 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use core::time::Duration;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What takes longer than this hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program with these arguments, separated by spaces.
-pub fn switchml(arguments: &str) -> Command {
+pub(crate) fn switchml(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchml"));
     command.args(arguments.split_whitespace());
     command
 }
 
 /// Runs it to its end.
-pub fn run(arguments: &str) -> Ended {
+pub(crate) fn run(arguments: &str) -> Ended {
     Running::start(&mut switchml(arguments)).end()
 }
 
 /// A process at work; it is killed when the test is over.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
@@ -35,14 +36,14 @@ pub struct Running {
 
 /// What a process has left.
 #[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Running {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -50,7 +51,7 @@ impl Running {
     }
 
     /// Waits for a line on standard error that contains `text`.
-    pub fn says(&mut self, text: &str) -> String {
+    pub(crate) fn says(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -64,14 +65,14 @@ impl Running {
         }
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());
     }
 
     /// Its child processes, in the order they were started.
     #[cfg(target_os = "linux")]
-    pub fn children(&self) -> Vec<u32> {
+    pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.child.id();
         let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
         let mut children: Vec<u32> = threads
@@ -85,13 +86,13 @@ impl Running {
     }
 
     /// Kills it, as SIGKILL does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Waits for its end.
-    pub fn end(mut self) -> Ended {
+    pub(crate) fn end(mut self) -> Ended {
         let deadline = Instant::now() + PATIENCE;
         let code = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -128,7 +129,7 @@ fn lines(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 impl Ended {
     #[track_caller]
-    pub fn succeeded(self) -> Self {
+    pub(crate) fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
         self
     }
@@ -136,7 +137,7 @@ impl Ended {
     /// Failed with one line on standard error, which contains `text`; of lines that say what is waited for, there may
     /// be any number before.
     #[track_caller]
-    pub fn failed_with(self, text: &str) -> Self {
+    pub(crate) fn failed_with(self, text: &str) -> Self {
         assert_eq!(self.code, Some(1), "{self:#?}");
         let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("switchml ")).collect();
         assert!(errors.len() == 1 && errors[0].contains(text), "not {text:?}, but {self:#?}");
@@ -145,16 +146,16 @@ impl Ended {
 }
 
 /// A software switch on free ports, and its address.
-pub fn switch(arguments: &str) -> (Running, String) {
+pub(crate) fn switch(arguments: &str) -> (Running, String) {
     let mut switch = Running::start(&mut switchml(&format!("switch --port-base 0 {arguments}")));
     let line = switch.says("listening on ");
     let address = line.strip_prefix("listening on ").unwrap().split(',').next().unwrap().to_owned();
     (switch, address)
 }
 
-/// A float32 array of one dimension.
-pub fn npy(path: &Path, elements: impl ExactSizeIterator<Item = f32>) -> PathBuf {
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}\n", elements.len());
+/// An array of 4-octet elements, of such a type and shape.
+pub(crate) fn npy(path: &Path, descr: &str, shape: &str, elements: impl Iterator<Item = f32>) -> PathBuf {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let mut octets = b"\x93NUMPY\x01\x00".to_vec();
     octets.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
     octets.extend(header.bytes());
@@ -164,7 +165,7 @@ pub fn npy(path: &Path, elements: impl ExactSizeIterator<Item = f32>) -> PathBuf
 }
 
 /// Header and elements of an `.npy` file of version 1; spaces in the header mean nothing.
-pub fn parts(path: &Path) -> (String, Vec<u8>) {
+pub(crate) fn parts(path: &Path) -> (String, Vec<u8>) {
     let octets = fs::read(path).unwrap();
     let length = usize::from(u16::from_le_bytes([octets[8], octets[9]]));
     let (header, elements) = octets[10..].split_at(length);
@@ -174,7 +175,7 @@ pub fn parts(path: &Path) -> (String, Vec<u8>) {
 }
 
 /// What a command left, if it went well.
-pub fn output(command: &mut Command) -> Output {
+pub(crate) fn output(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     output
