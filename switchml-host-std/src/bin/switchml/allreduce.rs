@@ -1,8 +1,9 @@
 //! `switchml allreduce`: one worker, for an array on disk.
 
+use core::time::Duration;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};

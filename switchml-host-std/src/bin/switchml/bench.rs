@@ -11,10 +11,10 @@ use crate::output;
 
 mod aggregator;
 mod conversion;
-mod core;
 mod figure;
 mod idle;
 mod loopback;
+mod machines;
 mod measure;
 
 use self::figure::{Figure, Place, Verdict};
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut bench = Bench { options, figures: Vec::new() };
     bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
     bench.add(conversion::run(Place::InCache, IN_CACHE, 3 * repetitions, n4))?;
-    bench.add(core::run(octets, repetitions, n4)?)?;
+    bench.add(machines::run(octets, repetitions, n4)?)?;
     for figure in aggregator::run(3 * repetitions, n4)? {
         bench.add(figure)?;
     }

@@ -1,7 +1,7 @@
 //! A software switch in this process, and workers in processes of their own, all on loopback.
 
+use core::net::{Ipv4Addr, SocketAddr};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};

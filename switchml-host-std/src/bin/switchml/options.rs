@@ -1,6 +1,6 @@
 //! Options that several subcommands share, and what values they take.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use clap::Args;
 use switchml_host_std::{Faults, ScalingFactor};

@@ -1,6 +1,6 @@
 //! What the program says: results on standard output, notes and errors on standard error.
 
-use std::fmt;
+use core::fmt;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};

@@ -1,6 +1,6 @@
 //! What is shown while something takes long: a bar on a terminal, and a line for what is waited for.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchml_host_std::Waiting;

@@ -1,10 +1,10 @@
 //! `switchml switch`: the software switch.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;

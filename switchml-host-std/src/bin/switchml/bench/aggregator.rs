@@ -1,7 +1,7 @@
 //! The aggregator alone, against plain additions of vectors.
 
-use std::hint::black_box;
-use std::time::Duration;
+use core::hint::black_box;
+use core::time::Duration;
 
 use anyhow::{Result, ensure};
 use switchml_proto::aggregator::{Aggregator, Egress, Job, Phase, Port, PortEntry, Session, Storage};

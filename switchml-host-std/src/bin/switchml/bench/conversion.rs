@@ -1,7 +1,7 @@
 //! Conversion between float32 and the wire, against copies of as many octets (N-7).
 
-use std::hint::black_box;
-use std::time::Duration;
+use core::hint::black_box;
+use core::time::Duration;
 
 use switchml_proto::WorldSize;
 use switchml_proto::numeric::Reduction;
@@ -37,7 +37,7 @@ pub(super) fn run(place: Place, octets: usize, repetitions: usize, world_size: W
     let timings = in_turn(
         repetitions,
         &mut conversion,
-        [Conversion::to_wire, Conversion::from_wire, Conversion::copy, Conversion::copy_back],
+        [Conversion::encode, Conversion::decode, Conversion::copy, Conversion::copy_back],
     );
     let [to_wire, from_wire, copy, copy_back] = timings.map(|spread| spread.part(conversion.times));
     let size = mebibytes(octets);
@@ -55,7 +55,7 @@ pub(super) fn run(place: Place, octets: usize, repetitions: usize, world_size: W
 
 impl Conversion {
     /// As a worker does it: the exponent of a chunk is needed a window before the chunk itself (T-3).
-    fn to_wire(&mut self) -> Duration {
+    fn encode(&mut self) -> Duration {
         let chunk = CHUNK.elements();
         let ahead = usize::from(WINDOW.get()).min(self.exponents.len());
         time(|| {
@@ -76,7 +76,7 @@ impl Conversion {
         })
     }
 
-    fn from_wire(&mut self) -> Duration {
+    fn decode(&mut self) -> Duration {
         let chunk = CHUNK.elements();
         time(|| {
             for _ in 0..self.times {

@@ -1,7 +1,7 @@
 //! A worker that has nothing to do is asked what to do: what each turn of a host's loop costs at least.
 
-use std::hint::black_box;
-use std::time::Duration;
+use core::hint::black_box;
+use core::time::Duration;
 
 use anyhow::Result;
 use switchml_proto::numeric::{ElementType, Reduction};

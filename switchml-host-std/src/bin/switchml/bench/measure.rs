@@ -1,6 +1,7 @@
 //! Timing: several things in turn, many times, so that a noisy moment meets all of them alike.
 
-use std::time::{Duration, Instant};
+use core::time::Duration;
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -55,7 +56,7 @@ pub(super) fn time(work: impl FnOnce()) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use core::time::Duration;
 
     use super::{Spread, in_turn};
 

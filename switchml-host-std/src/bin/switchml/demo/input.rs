@@ -7,7 +7,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 const LAYER: usize = 5_000;
 
 /// Binary exponents of the smallest and largest scales.
-const SCALES: std::ops::RangeInclusive<i32> = -20..=6;
+const SCALES: core::ops::RangeInclusive<i32> = -20..=6;
 
 /// How far below its layer's scale an element may lie, in binary orders.
 const SPREAD: u32 = 32;

@@ -1,7 +1,9 @@
 //! A worker of the demo and of `bench`, in a process of its own.
 
-use std::hash::{DefaultHasher, Hasher};
-use std::time::{Duration, Instant};
+use core::hash::Hasher;
+use core::time::Duration;
+use std::hash::DefaultHasher;
+use std::time::Instant;
 
 use anyhow::Result;
 use switchml_host_std::{Communicator, ReduceOp};

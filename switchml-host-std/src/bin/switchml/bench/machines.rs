@@ -1,8 +1,8 @@
 //! The whole core without input and output: workers and the aggregator in one thread, against the sum of its parts.
 
-use std::hint::black_box;
-use std::ops::Range;
-use std::time::Duration;
+use core::hint::black_box;
+use core::ops::Range;
+use core::time::Duration;
 
 use anyhow::{Result, ensure};
 use switchml_proto::aggregator::{Aggregator, Egress, Job, Phase, Port, PortEntry, Session, Storage};
