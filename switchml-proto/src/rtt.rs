@@ -142,3 +142,6 @@ pub(crate) enum BackOff {
     None,
     Ended,
 }
+
+#[cfg(test)]
+mod tests;

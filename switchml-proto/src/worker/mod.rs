@@ -355,7 +355,7 @@ impl<'s> Worker<'s> {
         self.failure
     }
 
-    /// The oldest packet that was sent and has no result; also after a failure, that of then.
+    /// The oldest packet that was sent and has no result. After a failure that of then, until the last event was told.
     ///
     /// Costs O(W): meant for a line each second, not for each packet.
     #[must_use]
@@ -401,3 +401,6 @@ impl Worker<'_> {
             .find_map(|(place, open)| Some((place, open.as_ref()?.plan, open.as_ref()?.plan.packet(seq)?)))
     }
 }
+
+#[cfg(test)]
+mod tests;

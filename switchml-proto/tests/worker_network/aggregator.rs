@@ -59,7 +59,7 @@ impl Aggregator {
 
     pub(crate) fn handle(&mut self, worker: usize, datagram: &[u8]) -> Answer {
         let answer = self.answer(worker, datagram);
-        if matches!(answer, None) {
+        if answer.is_none() {
             self.counters.rejected += 1;
         }
         answer.unwrap_or(Answer::Nothing)

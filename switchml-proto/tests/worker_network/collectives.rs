@@ -1,6 +1,6 @@
 //! Every collective ends, everywhere, with the exact result: T-1 to T-5, I-1 to I-3.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use switchml_proto::numeric::{ElementType, Reduction, ScalingFactor};
 use switchml_proto::worker::{Collective, Conversion};

@@ -1,8 +1,8 @@
 //! A late worker makes all others wait, and must not make a packet storm (T-6); a lost packet must not make all wait for a
 //! timeout (T-9).
 
+use core::time::Duration;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use switchml_proto::numeric::{ElementType, Reduction};
 use switchml_proto::worker::{Cause, Collective, Conversion};

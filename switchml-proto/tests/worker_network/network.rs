@@ -1,9 +1,9 @@
 //! The network, and the loop that drives workers through it.
 
-use std::cmp::Reverse;
+use core::cmp::Reverse;
+use core::ops::Range;
+use core::time::Duration;
 use std::collections::BinaryHeap;
-use std::ops::Range;
-use std::time::Duration;
 
 use switchml_proto::worker::{Cause, Config, Event, Received, Slot, Worker};
 use switchml_proto::{Instant, JobId, LaneCount, LaneId, LaneLayout, Seq};
@@ -272,13 +272,13 @@ impl Network<'_> {
 }
 
 impl Ord for Arrival {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
 impl PartialOrd for Arrival {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }

@@ -1,7 +1,7 @@
 //! Tensors for the tests, with arithmetic that hides no mistake: what a chunk becomes on the wire depends on its exponent,
 //! every exponent is checked, and everything is reduced in place.
 
-use std::ops::Range;
+use core::ops::Range;
 
 use switchml_proto::worker::{Chunk, ChunkSource, Collective, CollectiveId, Conversion, Fidelity, Operation};
 
