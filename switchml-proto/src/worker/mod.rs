@@ -88,6 +88,8 @@
 //!
 //! Under a stream of datagrams the wait of step 6 may never be in vain: call
 //! [`handle_timeout`](Worker::handle_timeout) then too, once for each batch of datagrams.
+//! But take the datagrams that wait first: a process that was stopped for a while would otherwise send again what was
+//! answered long ago.
 //!
 //! # What it does not do
 //!
