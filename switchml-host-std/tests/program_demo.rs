@@ -61,7 +61,7 @@ fn workers_end_with_the_demo() {
     let deadline = std::time::Instant::now() + program_common::PATIENCE;
     while children.iter().any(|child| std::path::Path::new(&format!("/proc/{child}/exe")).exists()) {
         assert!(std::time::Instant::now() < deadline, "a worker goes on alone");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(core::time::Duration::from_millis(10));
     }
 }
 

@@ -39,9 +39,17 @@ fn i5_the_record_is_what_the_aggregator_does() {
 
 #[test]
 fn i5_an_altered_verdict_is_named() {
-    let ended = altered(|record| record["traces"][1]["events"][30]["verdict"] = "ignore".into());
-    let ended = ended.failed_with("traces[1] ");
-    assert!(ended.stderr.contains("events[30]"), "{ended:?}");
+    let mut number = 0;
+    let ended = altered(|record| {
+        let events = record["traces"][1]["events"].as_array_mut().unwrap();
+        number = events.iter().position(|event| event["verdict"] == "multicast").unwrap();
+        events[number]["verdict"] = "consume".into();
+    });
+    let ended = ended.failed_with("the record says consume, the aggregator multicast");
+    assert!(
+        ended.stderr.contains("traces[1] ") && ended.stderr.contains(&format!("events[{number}]")),
+        "{ended:?}"
+    );
 }
 
 #[test]

@@ -89,7 +89,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     remove_when_interrupted(&file)?;
 
     let progress = Progress::new(array.octets(), Unit::Octets, options.loudness);
-    let mut communicator = connect(options, &progress)?;
+    let outcome = work(options, &mut array, &progress);
+    progress.finish();
+    let (communicator, report) = outcome?;
+    file.write(&array)?;
+    if let Err(error) = communicator.leave() {
+        output::note(format_args!("switchml allreduce: the result is complete; leaving the job: {error}"));
+    }
+    tell(options, &report)
+}
+
+/// Joins the job, and reduces the array in place.
+fn work(options: &Options, array: &mut Array, progress: &Progress) -> Result<(Communicator, Report)> {
+    let mut communicator = connect(options, progress)?;
     let start = Instant::now();
     let reduction = match options.op {
         Operation::Sum => ReduceOp::Sum,
@@ -100,35 +112,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         how = how.scaling_factor(factor);
     }
     let clamped_chunks = match &mut array.elements {
-        Elements::Float32(elements) => reduce(&mut communicator, elements, how, &progress),
-        Elements::Float16(elements) => reduce(&mut communicator, elements, how, &progress),
-        Elements::Int32(elements) => reduce(&mut communicator, elements, how, &progress),
+        Elements::Float32(elements) => reduce(&mut communicator, elements, how, progress),
+        Elements::Float16(elements) => reduce(&mut communicator, elements, how, progress),
+        Elements::Int32(elements) => reduce(&mut communicator, elements, how, progress),
     }?;
     let seconds = start.elapsed().as_secs_f64();
-    progress.finish();
-    let (sent, again) = communicator
-        .lane_stats()
-        .fold((0, 0), |(sent, again), lane| (sent + lane.sent, again + lane.timeouts + lane.overtaken));
-    file.write(&array)?;
-    if let Err(error) = communicator.leave() {
-        output::note(format_args!("switchml allreduce: the result is complete; leaving the job: {error}"));
+    let mut report = Report {
+        rank: options.rank.get(),
+        world_size: options.world.get(),
+        element_type: array.type_name(),
+        shape: array.shape_name(),
+        octets: array.octets(),
+        seconds,
+        gigabits_per_second: 8e-9 * array.octets() as f64 / seconds,
+        packets_sent: 0,
+        packets_sent_again: 0,
+        clamped_chunks,
+    };
+    for lane in communicator.lane_stats() {
+        report.packets_sent += lane.sent;
+        report.packets_sent_again += lane.timeouts + lane.overtaken;
     }
-
-    tell(
-        options,
-        &Report {
-            rank: options.rank.get(),
-            world_size: options.world.get(),
-            element_type: array.type_name(),
-            shape: array.shape_name(),
-            octets: array.octets(),
-            seconds,
-            gigabits_per_second: 8e-9 * array.octets() as f64 / seconds,
-            packets_sent: sent,
-            packets_sent_again: again,
-            clamped_chunks,
-        },
-    )
+    Ok((communicator, report))
 }
 
 /// Before anybody waits for this worker.

@@ -7,7 +7,9 @@ use serde::Serialize;
 use switchml_proto::{ChunkSize, Window, WorldSize};
 
 use crate::demo::input::Input;
+use crate::options::Loudness;
 use crate::output;
+use crate::progress::{Progress, Unit};
 
 mod aggregator;
 mod conversion;
@@ -24,6 +26,12 @@ const WINDOW: Window = Window::DEFAULT;
 
 /// Octets of a tensor that fits in the cache beside what it is converted to.
 const IN_CACHE: usize = 128 << 10;
+
+/// Windows of the workers that are polled with nothing to do.
+const IDLE_WINDOWS: [usize; 3] = [1, 128, 4096];
+
+/// Processes that all-reduce over loopback.
+const CREWS: [usize; 3] = [2, 4, 8];
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -49,22 +57,26 @@ struct Report {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let (octets, repetitions, rounds) = if options.quick { (4 << 20, 3, 2) } else { (64 << 20, 15, 7) };
     let n4 = WorldSize::new(4)?;
-    let mut bench = Bench { options, figures: Vec::new() };
+    // Where figures are printed as they come, they are the progress.
+    let loudness = Loudness { quiet: !options.json, verbose: false };
+    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 5, Unit::Steps, loudness);
+    let mut bench = Bench { json: options.json, progress, figures: Vec::new() };
     bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
     bench.add(conversion::run(Place::InCache, IN_CACHE, 3 * repetitions, n4))?;
     bench.add(machines::run(octets, repetitions, n4)?)?;
     for figure in aggregator::run(3 * repetitions, n4)? {
         bench.add(figure)?;
     }
-    for slots in [1, 128, 4096] {
+    for slots in IDLE_WINDOWS {
         bench.add(idle::run(Window::new(slots)?, 3 * repetitions)?)?;
     }
 
     let loopback = if options.quick { 4_000_000 } else { options.loopback_megabytes * 1_000_000 };
-    for workers in [2, 4, 8] {
+    for workers in CREWS {
         bench.add(loopback::run(workers, loopback, rounds)?)?;
     }
 
+    bench.progress.finish();
     let figures = bench.figures;
     let over: Vec<_> = figures
         .iter()
@@ -80,14 +92,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-struct Bench<'a> {
-    options: &'a Options,
+struct Bench {
+    json: bool,
+    progress: Progress,
     figures: Vec<Figure>,
 }
 
-impl Bench<'_> {
+impl Bench {
     fn add(&mut self, figure: Figure) -> Result<()> {
-        if !self.options.json {
+        self.progress.advance(1);
+        if !self.json {
             figure.print()?;
         }
         self.figures.push(figure);

@@ -80,10 +80,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let progress = Progress::new(u64::from(plan.rounds) * plan.workers as u64, Unit::Steps, options.loudness);
     let mut crew = Crew::start(&plan)?;
     if options.loudness.verbose {
-        output::note(format_args!("switch on {}, {} workers started", crew.address(), plan.workers));
+        progress.note(format_args!("switch on {}, {} workers started", crew.address(), plan.workers));
     }
     let mut rounds = vec![Vec::new(); plan.rounds as usize];
-    let packets = crew.wait(|rank, message| {
+    let outcome = crew.wait(|rank, message| {
         match message {
             Message::Round(round) => {
                 progress.advance(1);
@@ -97,9 +97,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             _ => {}
         }
         Ok(())
-    })?;
+    });
     progress.finish();
-    tell(options, &report(options, &plan, &rounds, packets)?)
+    tell(options, &report(options, &plan, &rounds, outcome?)?)
 }
 
 /// What all ranks have found, if they agree.
@@ -148,10 +148,10 @@ fn tell(options: &Options, report: &Report) -> Result<()> {
     let Report { workers, elements, rounds, lanes, chunk, window, .. } = report;
     let again = report.packets.sent_again_after_timeout + report.packets.sent_again_overtaken;
     output::line(format_args!(
-        "{workers} workers, {elements} float32 each, {rounds} rounds; {lanes} lanes, chunks of {chunk}, window {window}"
+        "{workers} workers, {elements} float32 each, rounds {rounds}, lanes {lanes}, chunk {chunk}, window {window}"
     ))?;
     output::line(format_args!(
-        "  sums     {} elements compared with the exact sum: all within the bound, {:.1} % exact, worst error {:.2} \
+        "  sums     {} elements compared with the exact sum: all within the bound, {:.1} % exact, worst error {:.3} \
          of the bound",
         report.checked,
         100.0 * report.exact as f64 / report.checked.max(1) as f64,

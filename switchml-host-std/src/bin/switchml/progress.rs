@@ -1,5 +1,6 @@
 //! What is shown while something takes long: a bar on a terminal, and a line for what is waited for.
 
+use core::fmt;
 use core::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,6 +55,11 @@ impl Progress {
         } else if !self.loudness.quiet {
             output::note(what);
         }
+    }
+
+    /// A line that stays, above the bar if there is one.
+    pub(crate) fn note(&self, what: impl fmt::Display) {
+        self.bar.suspend(|| output::note(what));
     }
 
     pub(crate) fn finish(&self) {

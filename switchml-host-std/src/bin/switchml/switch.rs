@@ -43,7 +43,7 @@ pub(crate) struct Options {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     faults: FaultOptions,
-    /// Print the counters of each second, and the last ones, as JSON, a line each
+    /// Print the counters of each second as JSON, a line each
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn greet(options: &Options, switch: &Switch) {
     let lanes = options.lanes.get();
     output::note(format_args!(
-        "listening on {}, {lanes} lanes, {} slots each",
+        "listening on {}, lanes {lanes}, slots of each {}",
         switch.local_addr(),
         options.slots
     ));

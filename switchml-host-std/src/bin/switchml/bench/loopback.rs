@@ -25,8 +25,12 @@ pub(super) fn run(workers: usize, octets: usize, rounds: u32) -> Result<Figure> 
         Ok(())
     })?;
     let took = Spread::of(slowest.split_off(1));
-    let again = packets.sent_again_after_timeout + packets.sent_again_overtaken;
-    let what = format!("all-reduce of {}, the slowest rank; {again} packets sent again", mebibytes(octets));
+    let what = format!(
+        "all-reduce of {}, the slowest rank; packets sent again: {} after a timeout, {} overtaken",
+        mebibytes(octets),
+        packets.sent_again_after_timeout,
+        packets.sent_again_overtaken
+    );
     Ok(Figure {
         name: format!("all-reduce, n = {workers} processes, 1 lane"),
         place: Place::Loopback,
