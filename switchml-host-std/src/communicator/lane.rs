@@ -1,7 +1,6 @@
 //! The thread of one lane: its socket, its worker, and the collectives that are open in it.
 
 use core::ops::Range;
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 
@@ -34,7 +33,7 @@ pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::C
         queued: VecDeque::new(),
         leave: Leave::NotAsked,
         not_before: None,
-        asked: Instant::ZERO,
+        next_question: Instant::ZERO,
         batch: RecvBatch::new(datagram_len),
         run: OutgoingRun { octets: vec![0; BATCH * datagram_len], segment: 0, len: 0 },
     };
@@ -76,8 +75,8 @@ struct Lane<'a> {
     leave: Leave,
     /// When it may start the next one (W-3).
     not_before: Option<Instant>,
-    /// When the aggregator was last asked who is missing.
-    asked: Instant,
+    /// When to see whether to ask the aggregator who is missing.
+    next_question: Instant,
     batch: RecvBatch,
     run: OutgoingRun,
 }
@@ -274,29 +273,24 @@ impl Lane<'_> {
 
     /// Asks who is missing, if a result takes long.
     fn ask(&mut self, now: Instant) {
-        if self.open.is_empty() || now < self.next_question() {
+        if self.open.is_empty() || now < self.next_question {
             return;
         }
-        self.asked = now;
-        if let Some(waiting) = self.worker.waiting()
-            && now.since(waiting.since) >= self.question_period()
-        {
+        // So short that an answer is there when the callback is to be told.
+        let period = self.session.patience / 2;
+        self.next_question = now + period;
+        let Some(waiting) = self.worker.waiting() else { return };
+        let first = waiting.since + period;
+        if now < first {
+            self.next_question = first;
+        } else {
             self.session.ask(now, self.id, &waiting);
         }
     }
 
-    fn next_question(&self) -> Instant {
-        self.asked + self.question_period()
-    }
-
-    /// So short that an answer is there when the callback is to be told.
-    fn question_period(&self) -> Duration {
-        self.session.patience / 2
-    }
-
     /// Sleeps until a datagram comes, a task, or the next deadline.
     fn sleep(&mut self, poll: &mut Poll, events: &mut Events) -> io::Result<()> {
-        let question = (!self.open.is_empty()).then(|| self.next_question());
+        let question = (!self.open.is_empty()).then_some(self.next_question);
         let looks_after = self.id == LaneId::ZERO || self.session.has_ended();
         let session = looks_after.then(|| self.session.deadline());
         let deadlines = [self.worker.poll_timeout(), self.not_before, question, session];

@@ -70,7 +70,8 @@ struct Control {
     /// Where it writes its datagrams.
     datagram: Vec<u8>,
     end: Option<End>,
-    status: Option<(StatusReport, Instant)>,
+    /// The last report on each lane, and when it came.
+    status: [Option<(StatusReport, Instant)>; LaneCount::MAX],
     /// When the callback was last called.
     told: Option<Instant>,
 }
@@ -95,7 +96,7 @@ impl Session {
         on_waiting: Option<OnWaiting>,
     ) -> Self {
         let datagram = vec![0; member.transmit_capacity()];
-        let control = Control { member, datagram, end: None, status: None, told: None };
+        let control = Control { member, datagram, end: None, status: [None; LaneCount::MAX], told: None };
         Self {
             clock,
             rank,
@@ -206,9 +207,8 @@ impl Session {
     /// No result came for the stall time.
     pub(super) fn stalled(&self, phase: Phase) {
         let control = lock(&self.control);
-        let report = control.status.as_ref().map(|(report, _)| report);
-        let report = report.filter(|report| report.lane == phase.lane && report.seq == phase.seq);
-        let missing = report.map_or(WorkerSet::EMPTY, |report| report.missing);
+        let report = control.status[phase.lane.index()].filter(|(report, _)| report.seq == phase.seq);
+        let missing = report.map_or(WorkerSet::EMPTY, |(report, _)| report.missing);
         drop(control);
         // One rank is named to the others if one is to blame.
         let culprit = missing.iter().next().filter(|_| missing.len() == 1);
@@ -229,7 +229,7 @@ impl Session {
         let due = waited >= self.patience && !told_lately;
         let Some(on_waiting) = self.on_waiting.as_ref().filter(|_| due) else { return };
         control.told = Some(now);
-        let report = control.status.as_ref().map(|(report, at)| (report, now.since(*at)));
+        let report = control.status[lane.index()].map(|(report, at)| (report, now.since(at)));
         let what = WaitingFor::result(phase, report);
         drop(control);
         on_waiting(&Waiting { what, waited });
@@ -248,7 +248,7 @@ impl Session {
             match event {
                 MemberEvent::Left => self.set_end(control, End::Left),
                 MemberEvent::Ended(reason) => self.set_end(control, End::Failed(self.failure(reason))),
-                MemberEvent::Status(report) => control.status = Some((report, now)),
+                MemberEvent::Status(report) => control.status[report.lane.index()] = Some((report, now)),
                 // Of the join, which is over.
                 _ => {}
             }

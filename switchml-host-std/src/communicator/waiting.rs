@@ -46,10 +46,10 @@ pub enum WaitingFor {
 }
 
 impl WaitingFor {
-    /// A wait for the result of `phase`, of which `report` told `age` ago.
-    pub(super) fn result(phase: Phase, report: Option<(&StatusReport, Duration)>) -> Self {
-        let about_it = |report: &StatusReport| report.lane == phase.lane && report.seq == phase.seq;
-        let report = report.filter(|(report, _)| about_it(report) && report.phase != PhaseState::Unknown);
+    /// A wait for the result of `phase`, in whose lane `report` told `age` ago.
+    pub(super) fn result(phase: Phase, report: Option<(StatusReport, Duration)>) -> Self {
+        let about_it = |report: &StatusReport| report.seq == phase.seq && report.phase != PhaseState::Unknown;
+        let report = report.filter(|(report, _)| about_it(report));
         let missing = report.map(|(report, age)| {
             let heard = |rank: Rank| match report.ages_millis[rank.index()] {
                 STATUS_AGE_UNKNOWN => None,

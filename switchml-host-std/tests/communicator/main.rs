@@ -1,5 +1,7 @@
 //! Ranks in threads of this process, on real sockets on loopback, around a software switch.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod collectives;
 mod disagreement;
 mod failures;
