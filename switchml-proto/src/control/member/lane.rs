@@ -95,7 +95,7 @@ impl Lane {
         self.attempts = self.attempts.saturating_add(1);
         // Where the path is too small for a padded join, every third one is short, so that the aggregator can
         // say which chunk would fit.
-        let short = self.is_proven() || self.attempts.is_multiple_of(3);
+        let short = self.progress == Progress::Welcomed || self.attempts.is_multiple_of(3);
         Some(if short { Shape::Short { cookie } } else { Shape::Padded { cookie } })
     }
 
@@ -107,6 +107,8 @@ impl Lane {
         // A cookie that replaces another one waits a little, so that two cookies cannot chase each other.
         let at = if self.cookie.is_some() { now.max(self.last_sent + COOKIE_GAP) } else { now };
         self.cookie = Some(cookie);
+        // An aggregator that was restarted has forgotten this lane, and wants its path proven again.
+        self.progress = Progress::Asking;
         self.pace.restart(at);
         true
     }

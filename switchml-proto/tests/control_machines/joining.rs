@@ -1,0 +1,521 @@
+//! C-1, C-2, W-11: joins, their rejections, and the wait for others.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use switchml_proto::control::*;
+use switchml_proto::wire::*;
+use switchml_proto::*;
+
+use crate::net::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rejection(net: &Net, process: usize) -> RejectReason {
+    match net.processes[process].last() {
+        Some(MemberEvent::Ended(EndReason::Rejected(reason))) => reason,
+        other => panic!("{other:?} instead of a rejection"),
+    }
+}
+
+#[test]
+fn c2_all_become_ready_whatever_the_network_does() {
+    for world in 1..=8 {
+        for lanes in 1..=3 {
+            for seed in 0..4 {
+                let faults = if seed == 0 { CALM } else { ROUGH };
+                let mut net = Net::new(seed, faults);
+                let members = net.ready_job("job", world, lanes);
+                let params = net.params(members[0]);
+                assert!(members.iter().all(|&m| net.params(m) == params), "one session for all");
+                let installed = &net.plane.installed[&params.job.0];
+                assert_eq!((installed.session, installed.layout), (params.session, params.layout));
+                assert_eq!(installed.initial_seq, params.initial_seq);
+                let addresses: BTreeSet<_> = (members.iter().enumerate())
+                    .flat_map(|(r, &m)| (0..lanes).map(move |l| (r, m, LaneId::new(l).unwrap())))
+                    .map(|(r, m, lane)| (rank(r), lane, net.processes[m].address(lane)))
+                    .collect();
+                assert_eq!(installed.members, addresses, "W-10: the addresses that joined");
+                assert_eq!(params.lease, LEASE);
+                assert!(net.log.contains(&CoordinatorEvent::Ready { job: params.job }));
+                for &m in &members {
+                    let ready = (net.processes[m].events.iter())
+                        .filter(|(_, event)| matches!(event, MemberEvent::Ready(_)));
+                    assert_eq!(ready.count(), 1, "told once");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn c2_without_faults_the_last_join_makes_all_ready_in_a_few_round_trips() {
+    let mut net = Net::new(0, CALM);
+    let first = net.join(member_config("job", 2, 0));
+    net.run(30 * SECOND);
+    net.join(member_config("job", 2, 1));
+    let took = net.run_until(SECOND, |net| net.processes[first].member.session().is_some());
+    assert!(took <= Duration::from_millis(6), "{took:?}: the aggregator must not wait for a repetition");
+}
+
+#[test]
+fn c2_members_are_told_who_is_missing() {
+    let mut net = Net::new(0, CALM);
+    let first = net.join(member_config("job", 4, 1));
+    net.run(SECOND);
+    assert_eq!(net.processes[first].last(), Some(MemberEvent::Waiting { missing: ranks(&[0, 2, 3]) }));
+    net.join(member_config("job", 4, 2));
+    net.run(SECOND);
+    assert_eq!(net.processes[first].last(), Some(MemberEvent::Waiting { missing: ranks(&[0, 3]) }));
+    assert_eq!(net.processes[first].events.len(), 2, "told only when it changes");
+    let view = net.coordinator.sessions(net.now).next().unwrap();
+    assert_eq!((view.missing, view.state), (ranks(&[0, 3]), SessionState::Joining));
+    assert!(view.age(rank(1)).unwrap() < SECOND && view.age(rank(0)).is_none());
+}
+
+#[test]
+fn c1_each_parameter_that_disagrees_is_named() {
+    let mut net = Net::new(0, CALM);
+    net.join(member_config("job", 3, 0));
+    net.run(SECOND);
+    type Change = fn(&mut MemberConfig);
+    let changes: [(Field, u32, Change); 4] = [
+        (Field::WorldSize, 3, |config| config.world_size = WorldSize::new(4).unwrap()),
+        (Field::Lanes, 1, |config| config.lanes = LaneCount::new(2).unwrap()),
+        (Field::ChunkSize, 256, |config| config.chunk = ChunkSize::MIN),
+        (Field::Window, 128, |config| config.window = Window::new(64).unwrap()),
+    ];
+    for (field, job_value, change) in changes {
+        let mut config = member_config("job", 3, 1);
+        change(&mut config);
+        let other = net.join(config);
+        net.run(SECOND);
+        assert_eq!(rejection(&net, other), RejectReason::Disagrees { field, job_value });
+    }
+    assert_eq!(net.coordinator.sessions(net.now).next().unwrap().missing, ranks(&[1, 2]));
+}
+
+#[test]
+fn c1_a_taken_rank_is_refused() {
+    let mut net = Net::new(0, CALM);
+    let first = net.join(member_config("job", 2, 0));
+    net.run(SECOND);
+    let second = net.join(member_config("job", 2, 0));
+    net.run(SECOND);
+    assert_eq!(rejection(&net, second), RejectReason::RankTaken);
+    assert!(matches!(net.processes[first].last(), Some(MemberEvent::Waiting { .. })));
+}
+
+#[test]
+fn c1_names_and_runs_are_jobs_of_their_own() {
+    let mut net = Net::new(0, CALM);
+    let mut run = |name, run| {
+        let mut config = member_config(name, 1, 0);
+        config.run = run;
+        net.join(config);
+    };
+    run("a", 0);
+    run("a", 1);
+    run("b", 0);
+    net.run(SECOND);
+    assert_eq!(net.plane.installed.len(), 3);
+}
+
+#[test]
+fn w11_a_chunk_too_large_for_the_aggregator_or_its_path_is_refused_with_the_largest() {
+    let mut net = Net::new(0, CALM);
+    let mut config = member_config("job", 1, 0);
+    config.chunk = ChunkSize::from_elements(512).unwrap();
+    let process = net.join(config);
+    net.run(SECOND);
+    assert_eq!(rejection(&net, process), RejectReason::ChunkTooLarge { largest: 256 });
+    for (path, largest) in [(1000, 128), (100, 0)] {
+        net.plane.largest_datagram = Some(path);
+        let process = net.join(member_config("job", 1, 0));
+        net.run(SECOND);
+        assert_eq!(rejection(&net, process), RejectReason::ChunkTooLarge { largest });
+    }
+    assert_eq!(net.sessions(), 0);
+}
+
+#[test]
+fn w11_the_largest_chunk_is_told_where_the_padded_join_does_not_arrive() {
+    let mut net = Net::new(0, Faults { mtu: 600, ..CALM });
+    net.plane.largest_datagram = Some(600);
+    let process = net.join(member_config("job", 1, 0));
+    net.run(SECOND);
+    assert_eq!(rejection(&net, process), RejectReason::ChunkTooLarge { largest: 128 });
+}
+
+#[test]
+fn w11_a_path_that_drops_large_datagrams_is_found_at_joining() {
+    let mut net = Net::new(0, Faults { mtu: 600, ..CALM });
+    let process = net.join(member_config("job", 1, 0));
+    net.run(10 * SECOND);
+    let (at, reason) = net.processes[process].ended_at().unwrap();
+    assert_eq!(reason, EndReason::PathTooSmall { lane: LaneId::ZERO });
+    assert_eq!(at.since(Instant::ZERO), 1005 * SECOND, "the connect timeout");
+    assert_eq!(net.sessions(), 0, "no state was made");
+    assert!(net.coordinator.counters().unpadded_joins > 0);
+}
+
+#[test]
+fn w11_a_path_that_is_small_on_the_way_back_is_found_too() {
+    let config = member_config("job", 1, 0);
+    let nonce = Nonce(7);
+    let mut member = Member::new(config, nonce, Instant::ZERO).unwrap();
+    let mut buf = [0; MAX_DATAGRAM_LEN];
+    let challenge = Message::Challenge { rank: rank(0), lane: LaneId::ZERO, nonce, cookie: 5 };
+    let welcome = Message::Welcome(Welcome {
+        job: JobId(1),
+        rank: rank(0),
+        lane: LaneId::ZERO,
+        nonce,
+        session: SessionId(1),
+        base: 0,
+        initial_seq: Seq(0),
+        lease_millis: 5000,
+        missing: WorkerSet::EMPTY,
+        ready: true,
+    });
+    let hear = |member: &mut Member, now, message: &Message| {
+        let mut datagram = [0; MAX_DATAGRAM_LEN];
+        let len = message.emit(&mut datagram);
+        member.handle_datagram(now, LaneId::ZERO, &datagram[..len])
+    };
+    assert_eq!(hear(&mut member, Instant::ZERO, &challenge), Heard::Accepted);
+    while let Some(now) = member.poll_timeout() {
+        member.handle_timeout(now);
+        while member.poll_transmit(now, &mut buf).is_some() {}
+        // As if the padding had been cut off.
+        hear(&mut member, now, &welcome);
+    }
+    let lane = LaneId::ZERO;
+    assert_eq!(member.poll_event(), Some(MemberEvent::Ended(EndReason::PathTooSmall { lane })));
+}
+
+#[test]
+fn c1_too_many_lanes_and_too_few_slots_are_refused_with_what_can_be_had() {
+    let mut net = Net::new(0, CALM);
+    let mut config = member_config("lanes", 1, 0);
+    config.lanes = LaneCount::new(5).unwrap();
+    let process = net.join(config);
+    net.run(SECOND);
+    assert_eq!(rejection(&net, process), RejectReason::TooManyLanes { lanes: 4 });
+
+    // 512 slots: 128 of them taken, and 384 free.
+    net.ready_job("first", 1, 1);
+    let mut config = member_config("second", 1, 0);
+    config.window = Window::new(512).unwrap();
+    let process = net.join(config);
+    net.run(SECOND);
+    assert_eq!(rejection(&net, process), RejectReason::NoFreeSlots { largest: 256 });
+    for name in ["second", "third", "fourth"] {
+        net.ready_job(name, 1, 1);
+    }
+    let process = net.join(member_config("fifth", 1, 0));
+    net.run(SECOND);
+    assert_eq!(rejection(&net, process), RejectReason::NoFreeSlots { largest: 0 });
+    let bases: BTreeSet<_> = net.plane.installed.values().map(|job| job.layout.base()).collect();
+    assert_eq!(bases, BTreeSet::from([0, 128, 256, 384]));
+}
+
+#[test]
+fn c1_full_tables_are_refused() {
+    for (room, expected) in [
+        (Room { jobs: 1, members: 9, ports: 9 }, RejectReason::TooManyJobs),
+        (Room { jobs: 9, members: 1, ports: 9 }, RejectReason::TooManyMembers),
+        (Room { jobs: 9, members: 9, ports: 1 }, RejectReason::TooManyMembers),
+    ] {
+        let mut net = Net::with(0, CALM, switch_config(1), room);
+        net.ready_job("first", 1, 1);
+        let process = net.join(member_config("second", 1, 0));
+        net.run(SECOND);
+        assert_eq!(rejection(&net, process), expected);
+        assert_eq!(net.sessions(), 1);
+    }
+}
+
+#[test]
+fn c1_a_plane_without_room_is_a_rejection_of_all() {
+    let mut net = Net::new(3, ROUGH);
+    net.plane.refuse = Some(InstallRefused::Slots { largest: 64 });
+    let members: Vec<_> = (0..3).map(|r| net.join(member_config("job", 3, r))).collect();
+    net.run(10 * SECOND);
+    for member in members {
+        assert_eq!(rejection(&net, member), RejectReason::NoFreeSlots { largest: 64 });
+    }
+    assert_eq!(net.sessions(), 0);
+    let how = SessionEnd::Refused(InstallRefused::Slots { largest: 64 });
+    assert!(matches!(net.log.last(), Some(CoordinatorEvent::Ended { how: end, .. }) if *end == how));
+}
+
+/// The first join that a member sends, as octets.
+fn join_octets(name: &str, nonce: u64) -> Vec<u8> {
+    let mut member = Member::new(member_config(name, 2, 0), Nonce(nonce), Instant::ZERO).unwrap();
+    let mut buf = [0; MAX_DATAGRAM_LEN];
+    let transmit = member.poll_transmit(Instant::ZERO, &mut buf).unwrap();
+    buf[..transmit.len].to_vec()
+}
+
+fn hear(net: &mut Net, from: SocketAddr, datagram: &[u8]) -> (Heard, Option<Vec<u8>>) {
+    let heard = net.coordinator.handle_datagram(net.now, LaneId::ZERO, from, datagram, &mut net.plane);
+    let mut buf = [0; MAX_DATAGRAM_LEN];
+    let transmit = net.coordinator.poll_transmit(net.now, &mut buf);
+    if let Some(transmit) = transmit {
+        assert_eq!(transmit.to, from);
+    }
+    (heard, transmit.map(|transmit| buf[..transmit.len].to_vec()))
+}
+
+fn stranger(n: u32) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from(0x0a80_0000 + n), 9))
+}
+
+#[test]
+fn c1_a_protocol_version_or_option_of_the_future_is_answered() {
+    let mut net = Net::new(0, CALM);
+    let mut octets = join_octets("job", 1);
+    octets[0] = octets[0] & 0xf0 | 2;
+    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    assert_eq!(heard, Heard::Malformed(ControlError::Version { version: 2 }));
+    let Ok(Message::Reject { nonce, reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+    assert_eq!(nonce, Nonce(1));
+    assert_eq!(reason, RejectReason::ProtocolVersion { version: PROTOCOL_VERSION });
+    let (_, answer) = hear(&mut net, stranger(0), &octets[..12]);
+    assert_eq!(answer, None, "an answer must not be longer than what it answers");
+
+    let mut octets = join_octets("job", 1);
+    octets[19] = 4;
+    octets.extend([0; 4]);
+    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    assert!(matches!(heard, Heard::Malformed(ControlError::Option { .. })));
+    let Ok(Message::Reject { reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+    assert_eq!(reason, RejectReason::UnknownOption);
+}
+
+#[test]
+fn c1_a_forged_join_makes_no_state_and_its_answer_is_not_longer() {
+    let mut net = Net::new(0, CALM);
+    let octets = join_octets("j", 1);
+    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    assert_eq!(heard, Heard::Accepted);
+    let answer = answer.unwrap();
+    assert!(answer.len() <= octets.len());
+    let Ok(Message::Challenge { cookie, .. }) = Message::parse(&answer) else { panic!() };
+    assert_eq!(net.sessions(), 0);
+    assert_eq!(net.coordinator.poll_timeout(), None);
+
+    // The cookie of one address is none for another address, nonce or lane.
+    let Ok(Message::Join(join)) = Message::parse(&octets) else { panic!() };
+    let with_cookie = |join: Join| {
+        let mut padded = vec![0; 1034];
+        Message::Join(Join { cookie, ..join }).emit(&mut padded);
+        padded
+    };
+    let (_, answer) = hear(&mut net, stranger(1), &with_cookie(join));
+    assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Challenge { .. })));
+    let (_, answer) = hear(&mut net, stranger(0), &with_cookie(Join { nonce: Nonce(2), ..join }));
+    assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Challenge { .. })));
+    assert_eq!(net.sessions(), 0);
+    assert_eq!(net.coordinator.counters().stale_cookies, 2);
+
+    // An old one neither: after two epochs the member gets a fresh one.
+    net.now += Duration::from_secs(17);
+    let (_, answer) = hear(&mut net, stranger(0), &with_cookie(join));
+    let Ok(Message::Challenge { cookie: fresh, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+    assert_ne!(fresh, cookie);
+    assert_eq!(net.sessions(), 0);
+    let mut padded = vec![0; 1034];
+    Message::Join(Join { cookie: fresh, ..join }).emit(&mut padded);
+    let (_, answer) = hear(&mut net, stranger(0), &padded);
+    assert_eq!(answer.as_ref().map(Vec::len), Some(1034), "W-11: a welcome as long as the join");
+    assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Welcome(_))));
+    assert_eq!(net.sessions(), 1);
+}
+
+#[test]
+fn c1_a_join_to_the_port_of_another_lane_is_foreign() {
+    let mut net = Net::new(0, CALM);
+    let octets = join_octets("job", 1);
+    let lane = LaneId::new(1).unwrap();
+    let heard = net.coordinator.handle_datagram(net.now, lane, stranger(0), &octets, &mut net.plane);
+    assert_eq!(heard, Heard::Foreign);
+}
+
+#[test]
+fn c1_a_flood_of_distinct_jobs_is_bounded() {
+    let mut net = Net::new(0, CALM);
+    let mut reasons = BTreeSet::new();
+    for n in 0..65_000u32 {
+        let octets = join_octets(&format!("job {n}"), n.into());
+        let (_, answer) = hear(&mut net, stranger(n), &octets);
+        let Ok(Message::Challenge { cookie, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+        let Ok(Message::Join(join)) = Message::parse(&octets) else { panic!() };
+        let mut padded = vec![0; 1034];
+        Message::Join(Join { cookie, ..join }).emit(&mut padded);
+        let (_, answer) = hear(&mut net, stranger(n), &padded);
+        match Message::parse(&answer.unwrap()) {
+            Ok(Message::Welcome(_)) => {}
+            Ok(Message::Reject { reason, .. }) => _ = reasons.insert(format!("{reason:?}")),
+            other => panic!("{other:?}"),
+        }
+        assert!(net.sessions() <= 4, "512 slots are four windows");
+    }
+    assert_eq!(reasons, BTreeSet::from(["NoFreeSlots { largest: 0 }".to_owned()]));
+    // Nobody keeps them alive, so a real job has its turn a lease later.
+    net.run(LEASE);
+    assert_eq!(net.sessions(), 0);
+    net.ready_job("real", 2, 1);
+}
+
+#[test]
+fn c2_answers_to_another_nonce_are_ignored() {
+    let mut member = Member::new(member_config("job", 2, 0), Nonce(1), Instant::ZERO).unwrap();
+    let (rank, lane, nonce) = (rank(0), LaneId::ZERO, Nonce(2));
+    let welcome = Welcome {
+        job: JobId(1),
+        rank,
+        lane,
+        nonce,
+        session: SessionId(1),
+        base: 0,
+        initial_seq: Seq(0),
+        lease_millis: 5000,
+        missing: WorkerSet::EMPTY,
+        ready: true,
+    };
+    let reason = RejectReason::RankTaken;
+    for message in [
+        Message::Challenge { rank, lane, nonce, cookie: 9 },
+        Message::Welcome(welcome),
+        Message::Reject { rank: 0, lane: 0, nonce, reason },
+        Message::Alive { session: SessionId(1), nonce },
+        Message::Left { session: SessionId(1), nonce },
+    ] {
+        let mut datagram = [0; 1034];
+        let len = message.emit(&mut datagram);
+        let len = if matches!(message, Message::Welcome(_)) { 1034 } else { len };
+        assert_eq!(member.handle_datagram(Instant::ZERO, lane, &datagram[..len]), Heard::Foreign);
+    }
+    assert_eq!(member.poll_event(), None);
+    let mut buf = [0; 1034];
+    let transmit = member.poll_transmit(Instant::ZERO, &mut buf).unwrap();
+    let Ok(Message::Join(join)) = Message::parse(&buf[..transmit.len]) else { panic!() };
+    assert_eq!(join.cookie, 0, "the foreign cookie was not taken");
+}
+
+#[test]
+fn c2_a_silent_aggregator_is_an_error_at_the_connect_timeout() {
+    let mut net = Net::new(0, CALM);
+    net.switch_runs = false;
+    let process = net.join(member_config("job", 2, 0));
+    let start = net.now;
+    net.run(10 * SECOND);
+    let (at, reason) = net.processes[process].ended_at().unwrap();
+    assert_eq!(reason, EndReason::AggregatorSilent { lane: LaneId::ZERO });
+    assert_eq!(at.since(start), 5 * SECOND);
+    assert_eq!(net.processes[process].member.poll_timeout(), None);
+    let joins = net.sent.len();
+    assert!((10..20).contains(&joins), "{joins} joins: 20 ms doubling to 500 ms");
+}
+
+#[test]
+fn c2_ranks_that_do_not_join_end_the_others_at_the_join_timeout() {
+    // The member's own, and the aggregator's.
+    for (ours, theirs) in [(20, 600), (600, 20)] {
+        let mut config = switch_config(1);
+        config.join_timeout = Duration::from_secs(theirs);
+        let mut net = Net::with(0, ROUGH, config, Room { jobs: 8, members: 8, ports: 8 });
+        let members = [0, 2].map(|r| {
+            let mut config = member_config("job", 3, r);
+            config.join_timeout = Duration::from_secs(ours);
+            net.join(config)
+        });
+        let start = net.now;
+        net.run(40 * SECOND);
+        for member in members {
+            let (at, reason) = net.processes[member].ended_at().unwrap();
+            assert_eq!(reason, EndReason::JoinTimeout { missing: ranks(&[1]) });
+            assert!(at.since(start) <= 22 * SECOND, "{:?}", at.since(start));
+        }
+        assert_eq!(net.sessions(), 0);
+        assert!(net.plane.removed.is_empty(), "nothing was set up, so nothing is taken out");
+    }
+}
+
+#[test]
+fn c2_a_process_that_dies_while_joining_frees_its_place() {
+    let mut net = Net::new(0, CALM);
+    let survivor = net.join(member_config("job", 3, 0));
+    let dead = net.join(member_config("job", 3, 1));
+    net.run(SECOND);
+    net.processes[dead].running = false;
+    net.run(LEASE);
+    assert_eq!(net.processes[survivor].last(), Some(MemberEvent::Waiting { missing: ranks(&[1, 2]) }));
+    let others = [1, 2].map(|r| net.join(member_config("job", 3, r)));
+    net.run(SECOND);
+    for process in [survivor, others[0], others[1]] {
+        assert!(net.processes[process].member.session().is_some());
+    }
+}
+
+#[test]
+fn c2_a_job_whose_every_process_dies_while_joining_is_gone() {
+    let mut net = Net::new(0, CALM);
+    let dead = net.join(member_config("job", 3, 1));
+    net.run(SECOND);
+    net.processes[dead].running = false;
+    net.run(LEASE);
+    assert_eq!(net.sessions(), 0);
+    assert!(matches!(net.log.last(), Some(CoordinatorEvent::Ended { how: SessionEnd::Deserted, .. })));
+    assert_eq!(net.coordinator.poll_timeout(), None, "nothing left to wait for");
+}
+
+#[test]
+fn c2_a_member_may_leave_while_it_waits() {
+    let mut net = Net::new(0, CALM);
+    let process = net.join(member_config("job", 2, 0));
+    net.run(SECOND);
+    net.processes[process].member.leave(net.now);
+    net.run(SECOND);
+    assert_eq!(net.processes[process].last(), Some(MemberEvent::Left));
+    assert_eq!(net.sessions(), 0);
+}
+
+#[test]
+fn c2_waiting_survives_a_restart_of_the_aggregator() {
+    let mut net = Net::new(1, ROUGH);
+    let mut config = member_config("job", 2, 0);
+    config.lanes = LaneCount::new(3).unwrap();
+    let first = net.join(config);
+    net.run(3 * SECOND);
+    net.restart_switch(2);
+    net.run(SECOND);
+    let mut config = member_config("job", 2, 1);
+    config.lanes = LaneCount::new(3).unwrap();
+    let second = net.join(config);
+    net.run(5 * SECOND);
+    assert_eq!(net.params(first), net.params(second));
+    net.run(60 * SECOND);
+    assert!(matches!(net.processes[first].last(), Some(MemberEvent::Ready(_))));
+}
+
+#[test]
+fn c2_a_late_copy_of_a_join_makes_no_ghost_of_an_ended_job() {
+    let mut net = Net::new(0, CALM);
+    let members = net.ready_job("job", 2, 1);
+    for &m in &members {
+        net.processes[m].member.leave(net.now);
+    }
+    net.run(SECOND);
+    assert_eq!(net.sessions(), 0);
+    for (from, lane, datagram) in net.sent.clone() {
+        net.coordinator.handle_datagram(net.now, lane, from, &datagram, &mut net.plane);
+    }
+    assert_eq!(net.sessions(), 0);
+    assert!(net.coordinator.counters().stale >= 2);
+    // The same name and run, by new processes, are welcome at once.
+    net.ready_job("job", 2, 1);
+}
