@@ -11,6 +11,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 /// A message's times: due at once, then again after 20 ms, and each wait twice the one before, up to 500 ms.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pace {
     due: Instant,
     wait: Duration,

@@ -110,12 +110,12 @@ pub(crate) struct Process {
     pub(crate) running: bool,
     pub(crate) events: Vec<(Instant, MemberEvent)>,
     /// How its addresses begin: one for each process, so that two may claim one rank.
-    host: u8,
+    host: u16,
 }
 
 impl Process {
     pub(crate) fn address(&self, lane: LaneId) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::new(10, 0, 0, self.host), 4000 + u16::from(lane.get())))
+        SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + u32::from(self.host)), 4000 + u16::from(lane.get())))
     }
 
     pub(crate) fn last(&self) -> Option<MemberEvent> {
@@ -146,6 +146,8 @@ pub(crate) struct Net {
     pub(crate) faults: Faults,
     pub(crate) coordinator: Coordinator<'static>,
     pub(crate) switch_runs: bool,
+    /// A lane whose datagrams are all lost, both ways.
+    pub(crate) broken_lane: Option<LaneId>,
     pub(crate) plane: Plane,
     pub(crate) processes: Vec<Process>,
     pub(crate) log: Vec<CoordinatorEvent>,
@@ -153,6 +155,7 @@ pub(crate) struct Net {
     pub(crate) sent: Vec<(SocketAddr, LaneId, Vec<u8>)>,
     flights: BTreeMap<(Instant, u64), Flight>,
     serial: u64,
+    hosts: u16,
     rng: ChaCha8Rng,
 }
 
@@ -199,12 +202,14 @@ impl Net {
             faults,
             coordinator: coordinator(config, room, now),
             switch_runs: true,
+            broken_lane: None,
             plane: Plane::new(now),
             processes: Vec::new(),
             log: Vec::new(),
             sent: Vec::new(),
             flights: BTreeMap::new(),
             serial: 0,
+            hosts: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
         }
     }
@@ -213,7 +218,8 @@ impl Net {
     pub(crate) fn join(&mut self, config: MemberConfig) -> usize {
         let nonce = Nonce(self.rng.next_u64());
         let member = Member::new(config, nonce, self.now).unwrap();
-        let host = self.processes.len() as u8 + 1;
+        self.hosts += 1;
+        let host = self.hosts;
         self.processes.push(Process { member, running: true, events: Vec::new(), host });
         self.processes.len() - 1
     }
@@ -349,7 +355,7 @@ impl Net {
 
     fn send(&mut self, to: impl Fn() -> To, lane: LaneId, datagram: &[u8]) {
         let Faults { loss, duplication, slowest, mtu } = self.faults;
-        if datagram.len() > mtu || self.rng.next_u64() % 100 < loss {
+        if datagram.len() > mtu || self.broken_lane == Some(lane) || self.rng.next_u64() % 100 < loss {
             return;
         }
         let copies = if self.rng.next_u64() % 100 < duplication { 2 } else { 1 };

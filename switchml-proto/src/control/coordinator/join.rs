@@ -10,6 +10,7 @@ use crate::wire::{Field, HEADER_LEN, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSI
 
 /// What a join that is not refused will change.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Admission {
     /// Nothing: it is a repetition.
     Again(JobIndex),

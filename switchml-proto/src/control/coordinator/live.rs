@@ -9,6 +9,7 @@ use crate::wire::{AbortReason, Message, PhaseState, STATUS_AGE_UNKNOWN, StatusRe
 
 /// Who claims to speak, in which session.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Speaker {
     pub(super) source: Source,
     pub(super) job: JobId,

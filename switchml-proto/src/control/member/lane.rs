@@ -15,6 +15,7 @@ const TELLING_ATTEMPTS: u32 = 3;
 
 /// One lane's part of joining.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Lane {
     cookie: Option<u64>,
     /// Joins sent with a cookie.
@@ -27,6 +28,7 @@ pub(super) struct Lane {
 
 /// Whether datagrams as long as data packets were seen to go both ways (W-11).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Path {
     Unproven,
     Proven,
@@ -34,6 +36,7 @@ enum Path {
 
 /// What the aggregator has said to this lane in the present session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Progress {
     Asking,
     Welcomed,
@@ -42,6 +45,7 @@ pub(super) enum Progress {
 
 /// What the next join of a lane looks like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Shape {
     /// As short as it can be, with this cookie (0 before there is one).
     Short { cookie: u64 },
@@ -51,6 +55,7 @@ pub(super) enum Shape {
 
 /// Why a lane has not joined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Obstacle {
     Silence,
     SmallPath,
