@@ -3,6 +3,77 @@
 //! - [`Member`] is one rank of a job, with all its lanes. Each process that joins drives one.
 //! - [`Coordinator`] is the aggregator's side. A software switch, a DPU core and the controller of a P4 switch
 //!   all drive the same one (C-6); what holds the slots stands behind [`DataPlane`].
+//!
+//! They do not carry data, and do not see any: data does not renew a lease (C-3). They authenticate nobody; a cookie
+//! shows that an address hears what is sent to it, and no more (C-5).
+//!
+//! # The life of a session
+//!
+//! ```text
+//!   member                                            aggregator
+//!
+//!   each lane  ---- join, cookie 0 ---------------->  makes no state
+//!              <--- challenge, cookie --------------
+//!              ---- join, cookie, padded ---------->  place taken; the first one makes the job:
+//!              <--- welcome, padded: who is missing   slots, job number, session, s0
+//!   Waiting    ---- join, cookie ------------------>  each 250 ms; renews the lease
+//!              <--- welcome: who is missing --------
+//!                                                     the last lane of the last rank joins:
+//!                                                     slots and addresses are set up
+//!   Ready      <--- welcome, padded: ready ---------  to every lane at once
+//!
+//!              ---- keep-alive -------------------->  each third of the lease, busy or idle
+//!              <--- alive --------------------------
+//!              ---- query, lane, seq -------------->
+//!              <--- status: phase, missing, ages ---
+//!
+//!   leave()    ---- leave ------------------------->  no lease any more; its results stay
+//!   Left       <--- left ---------------------------  the last leave frees the slots
+//!
+//!   or, when a lease runs out, a rank left that a phase waits for, a member or the operator aborts:
+//!
+//!   Ended      <--- abort, reason, rank ------------  to each member each twentieth of the lease,
+//!              ---- aborted ----------------------->  until it answers, or its lease ends;
+//!                                                     then the slots are freed
+//!
+//!   or, when the aggregator was restarted:
+//!
+//!              ---- data -------------------------->
+//!              <--- no session --------------------   a hint, at a limited rate
+//!              ---- keep-alive -------------------->
+//!   Ended      <--- abort, unknown session ---------
+//! ```
+//!
+//! The aggregator's view of a job:
+//!
+//! ```text
+//!             first join           all have joined            all have left
+//!    (none) ------------> Joining -----------------> Ready ------------------> (none), the number rests
+//!       ^                  |   |                       |                          ^
+//!       |  all went away   |   | join timeout,         | lease out, left while    |
+//!       +------------------+   | abort                 | needed, abort            |
+//!                              v                       v                          |
+//!                           Ending <-------------------+                          |
+//!                              |    all have acknowledged, or their leases ended  |
+//!                              +--------------------------------------------------+
+//! ```
+//!
+//! # What is repeated, and for how long
+//!
+//! Any datagram may be lost, late or there twice. What a member needs an answer to, it repeats: joins after 20 ms,
+//! doubling to 500 ms, until the connect timeout; leave and abort likewise, for a lease; keep-alives that have no answer
+//! each 24th of the lease, each through another lane. A lease without answer is the end:
+//! [`EndReason::AggregatorLost`]. The aggregator repeats nothing but aborts.
+//!
+//! A join with a cookie is as long as a full data packet, and so is the welcome that answers it, so that a path which
+//! drops such datagrams is found here, not in the first collective (W-11). Each third one is short: where the long ones
+//! do not arrive, the aggregator can still say which chunk would fit.
+//!
+//! # What is bounded
+//!
+//! The coordinator's state is the storage that the caller lends, plus a few kilobytes. No answer to an
+//! unproven address is longer than what it answers, no abort is answered with an abort, and hints to senders without a
+//! session are limited to 200 in a second.
 
 mod coordinator;
 mod member;

@@ -60,6 +60,10 @@ proptest! {
             for from in [address, stranger] {
                 net.coordinator.handle_datagram(net.now, LaneId::ZERO, from, &datagram, &mut net.plane);
                 net.coordinator.handle_stray_data(net.now, LaneId::ZERO, from, &datagram);
+                let mut buf = [0; MAX_DATAGRAM_LEN];
+                while let Some(answer) = net.coordinator.poll_transmit(net.now, &mut buf) {
+                    prop_assert!(answer.to != stranger || answer.len <= datagram.len(), "C-3: never longer");
+                }
             }
             net.processes[member].member.handle_datagram(net.now, LaneId::ZERO, &datagram);
             check(&mut net);
