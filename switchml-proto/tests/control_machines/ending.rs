@@ -344,3 +344,31 @@ fn c2_a_restarted_aggregator_does_not_repeat_its_past() {
     assert_eq!(all.len(), 64);
     assert_eq!(all.iter().map(|(_, seq)| seq).collect::<BTreeSet<_>>().len(), 64);
 }
+
+#[test]
+fn c3_a_leave_whose_answer_was_lost_with_the_session_is_a_leave() {
+    let mut net = Net::new(0, CALM);
+    let member = net.ready_job("job", 1, 1)[0];
+    net.processes[member].member.leave(net.now);
+    // Its leave arrives; what is answered does not.
+    net.run_until(SECOND, |net| net.sessions() == 0);
+    assert_eq!(net.sessions(), 0);
+    net.lose_what_flies();
+    net.run(SECOND);
+    assert_eq!(net.processes[member].last(), Some(MemberEvent::Left));
+}
+
+#[test]
+fn c3_who_has_left_cannot_abort() {
+    let mut net = Net::new(0, CALM);
+    let members = net.ready_job("job", 2, 1);
+    net.processes[members[0]].member.leave(net.now);
+    net.run(SECOND);
+    let SessionParams { job, session, .. } = net.params(members[0]);
+    let (reason, culprit) = (AbortReason::Cancelled, None);
+    let mut octets = [0; MAX_CONTROL_LEN];
+    let len = Message::Abort { job, rank: rank(0), session, reason, culprit }.emit(&mut octets);
+    let from = net.processes[members[0]].address(LaneId::ZERO);
+    assert_eq!(net.say(from, &octets[..len]), (Heard::Stale, None));
+    assert_eq!(net.coordinator.sessions(net.now).next().unwrap().state, SessionState::Ready);
+}

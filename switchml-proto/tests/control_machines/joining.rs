@@ -259,16 +259,6 @@ fn join_octets(name: &str, nonce: u64) -> Vec<u8> {
     buf[..transmit.len].to_vec()
 }
 
-fn hear(net: &mut Net, from: SocketAddr, datagram: &[u8]) -> (Heard, Option<Vec<u8>>) {
-    let heard = net.coordinator.handle_datagram(net.now, LaneId::ZERO, from, datagram, &mut net.plane);
-    let mut buf = [0; MAX_DATAGRAM_LEN];
-    let transmit = net.coordinator.poll_transmit(net.now, &mut buf);
-    if let Some(transmit) = transmit {
-        assert_eq!(transmit.to, from);
-    }
-    (heard, transmit.map(|transmit| buf[..transmit.len].to_vec()))
-}
-
 fn stranger(n: u32) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from(0x0a80_0000 + n), 9))
 }
@@ -278,18 +268,18 @@ fn c1_a_protocol_version_or_option_of_the_future_is_answered() {
     let mut net = Net::new(0, CALM);
     let mut octets = join_octets("job", 1);
     octets[0] = octets[0] & 0xf0 | 2;
-    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    let (heard, answer) = net.say(stranger(0), &octets);
     assert_eq!(heard, Heard::Malformed(ControlError::Version { version: 2 }));
     let Ok(Message::Reject { nonce, reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
     assert_eq!(nonce, Nonce(1));
     assert_eq!(reason, RejectReason::ProtocolVersion { version: PROTOCOL_VERSION });
-    let (_, answer) = hear(&mut net, stranger(0), &octets[..12]);
+    let (_, answer) = net.say(stranger(0), &octets[..12]);
     assert_eq!(answer, None, "an answer must not be longer than what it answers");
 
     let mut octets = join_octets("job", 1);
     octets[19] = 4;
     octets.extend([0; 4]);
-    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    let (heard, answer) = net.say(stranger(0), &octets);
     assert!(matches!(heard, Heard::Malformed(ControlError::Option { .. })));
     let Ok(Message::Reject { reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
     assert_eq!(reason, RejectReason::UnknownOption);
@@ -299,7 +289,7 @@ fn c1_a_protocol_version_or_option_of_the_future_is_answered() {
 fn c1_a_forged_join_makes_no_state_and_its_answer_is_not_longer() {
     let mut net = Net::new(0, CALM);
     let octets = join_octets("j", 1);
-    let (heard, answer) = hear(&mut net, stranger(0), &octets);
+    let (heard, answer) = net.say(stranger(0), &octets);
     assert_eq!(heard, Heard::Accepted);
     let answer = answer.unwrap();
     assert!(answer.len() <= octets.len());
@@ -314,22 +304,22 @@ fn c1_a_forged_join_makes_no_state_and_its_answer_is_not_longer() {
         Message::Join(Join { cookie, ..join }).emit(&mut padded);
         padded
     };
-    let (_, answer) = hear(&mut net, stranger(1), &with_cookie(join));
+    let (_, answer) = net.say(stranger(1), &with_cookie(join));
     assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Challenge { .. })));
-    let (_, answer) = hear(&mut net, stranger(0), &with_cookie(Join { nonce: Nonce(2), ..join }));
+    let (_, answer) = net.say(stranger(0), &with_cookie(Join { nonce: Nonce(2), ..join }));
     assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Challenge { .. })));
     assert_eq!(net.sessions(), 0);
     assert_eq!(net.coordinator.counters().stale_cookies, 2);
 
     // An old one neither: after two epochs the member gets a fresh one.
     net.now += Duration::from_secs(17);
-    let (_, answer) = hear(&mut net, stranger(0), &with_cookie(join));
+    let (_, answer) = net.say(stranger(0), &with_cookie(join));
     let Ok(Message::Challenge { cookie: fresh, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
     assert_ne!(fresh, cookie);
     assert_eq!(net.sessions(), 0);
     let mut padded = vec![0; 1034];
     Message::Join(Join { cookie: fresh, ..join }).emit(&mut padded);
-    let (_, answer) = hear(&mut net, stranger(0), &padded);
+    let (_, answer) = net.say(stranger(0), &padded);
     assert_eq!(answer.as_ref().map(Vec::len), Some(1034), "W-11: a welcome as long as the join");
     assert!(matches!(Message::parse(&answer.unwrap()), Ok(Message::Welcome(_))));
     assert_eq!(net.sessions(), 1);
@@ -350,12 +340,12 @@ fn c1_a_flood_of_distinct_jobs_is_bounded() {
     let mut reasons = BTreeSet::new();
     for n in 0..65_000u32 {
         let octets = join_octets(&format!("job {n}"), n.into());
-        let (_, answer) = hear(&mut net, stranger(n), &octets);
+        let (_, answer) = net.say(stranger(n), &octets);
         let Ok(Message::Challenge { cookie, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
         let Ok(Message::Join(join)) = Message::parse(&octets) else { panic!() };
         let mut padded = vec![0; 1034];
         Message::Join(Join { cookie, ..join }).emit(&mut padded);
-        let (_, answer) = hear(&mut net, stranger(n), &padded);
+        let (_, answer) = net.say(stranger(n), &padded);
         match Message::parse(&answer.unwrap()) {
             Ok(Message::Welcome(_)) => {}
             Ok(Message::Reject { reason, .. }) => _ = reasons.insert(format!("{reason:?}")),
@@ -518,4 +508,61 @@ fn c2_a_late_copy_of_a_join_makes_no_ghost_of_an_ended_job() {
     assert!(net.coordinator.counters().stale >= 2);
     // The same name and run, by new processes, are welcome at once.
     net.ready_job("job", 2, 1);
+}
+
+#[test]
+fn w10_an_address_is_one_lane_of_one_rank_of_one_job() {
+    let mut net = Net::new(0, CALM);
+    let process = net.join(member_config("job", 2, 0));
+    net.run(SECOND);
+    let from = net.processes[process].address(LaneId::ZERO);
+    let Ok(Message::Join(join)) = Message::parse(&join_octets("other", 1)) else { panic!() };
+    let same_job = Join { name: JobName::new("job").unwrap(), rank: rank(1), ..join };
+    for join in [join, same_job] {
+        let mut padded = vec![0; 1034];
+        Message::Join(join).emit(&mut padded);
+        let (_, answer) = net.say(from, &padded);
+        let Ok(Message::Challenge { cookie, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+        Message::Join(Join { cookie, ..join }).emit(&mut padded);
+        let (_, answer) = net.say(from, &padded);
+        let Ok(Message::Reject { reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
+        assert_eq!(reason, RejectReason::RankTaken);
+    }
+    assert_eq!(net.coordinator.sessions(net.now).next().unwrap().missing, ranks(&[1]));
+    assert_eq!(net.sessions(), 1);
+}
+
+#[test]
+fn c2_lanes_of_two_sessions_do_not_make_one() {
+    let mut config = member_config("job", 1, 0);
+    config.lanes = LaneCount::new(2).unwrap();
+    let mut member = Member::new(config, Nonce(1), Instant::ZERO).unwrap();
+    let mut ready = |lane, session| {
+        let lane = LaneId::new(lane).unwrap();
+        let mut datagram = [0; 1034];
+        Message::Welcome(Welcome {
+            job: JobId(1),
+            rank: rank(0),
+            lane,
+            nonce: Nonce(1),
+            session: SessionId(session),
+            base: 0,
+            initial_seq: Seq(0),
+            lease_millis: 5000,
+            missing: WorkerSet::EMPTY,
+            ready: true,
+        })
+        .emit(&mut datagram);
+        assert_eq!(member.handle_datagram(Instant::ZERO, lane, &datagram), Heard::Accepted);
+        let mut joining = BTreeSet::new();
+        while let Some(transmit) = member.poll_transmit(Instant::ZERO, &mut datagram) {
+            joining.insert(transmit.lane.get());
+        }
+        (member.session().map(|params| params.session), joining)
+    };
+    assert_eq!(ready(0, 7), (None, BTreeSet::from([1])));
+    // The aggregator was restarted in between: the first lane must join again.
+    assert_eq!(ready(1, 8), (None, BTreeSet::from([0])));
+    let (session, _) = ready(0, 8);
+    assert_eq!(session, Some(SessionId(8)));
 }

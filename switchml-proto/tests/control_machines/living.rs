@@ -143,3 +143,22 @@ fn c3_a_hint_of_a_lost_session_makes_the_member_ask_at_once_but_not_often() {
     let heard = net.processes[member].member.handle_datagram(net.now, LaneId::ZERO, &hint[..len]);
     assert_eq!(heard, Heard::Foreign);
 }
+
+#[test]
+fn c3_only_the_process_that_joined_renews_a_lease() {
+    let mut net = Net::new(0, CALM);
+    let member = net.ready_job("job", 1, 1)[0];
+    let SessionParams { job, session, .. } = net.params(member);
+    let from = net.processes[member].address(LaneId::ZERO);
+    let mut octets = [0; MAX_CONTROL_LEN];
+    let nonce = Nonce(1);
+    for message in [
+        Message::KeepAlive { job, rank: rank(0), session, nonce },
+        Message::Leave { job, rank: rank(0), session, nonce },
+        Message::Aborted { rank: rank(0), session, nonce },
+    ] {
+        let len = message.emit(&mut octets);
+        assert_eq!(net.say(from, &octets[..len]), (Heard::Foreign, None));
+    }
+    assert_eq!(net.sessions(), 1);
+}

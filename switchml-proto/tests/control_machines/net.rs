@@ -368,6 +368,11 @@ impl Net {
         }
     }
 
+    /// All datagrams that are on their way are lost.
+    pub(crate) fn lose_what_flies(&mut self) {
+        self.flights.clear();
+    }
+
     /// The switch is gone, and another one, that knows nothing, takes its place.
     pub(crate) fn restart_switch(&mut self, seed: u8) {
         let room = Room { jobs: 8, members: 64, ports: 256 };
@@ -377,5 +382,16 @@ impl Net {
 
     pub(crate) fn sessions(&self) -> usize {
         self.coordinator.sessions(self.now).count()
+    }
+
+    /// Gives the coordinator a datagram in lane 0; what it makes of it, and its answer.
+    pub(crate) fn say(&mut self, from: SocketAddr, datagram: &[u8]) -> (Heard, Option<Vec<u8>>) {
+        let heard = self.coordinator.handle_datagram(self.now, LaneId::ZERO, from, datagram, &mut self.plane);
+        let mut buf = [0; MAX_DATAGRAM_LEN];
+        let answer = self.coordinator.poll_transmit(self.now, &mut buf).map(|transmit| {
+            assert_eq!(transmit.to, from);
+            buf[..transmit.len].to_vec()
+        });
+        (heard, answer)
     }
 }

@@ -60,7 +60,7 @@ impl Coordinator<'_> {
         };
         let padded = len >= HEADER_LEN + join.chunk.octets();
         match admission {
-            Admission::Again(at) => self.rejoin(now, source, at, join, padded, plane),
+            Admission::Again(at) => self.rejoin(now, source, at, join, padded),
             Admission::NewLane(_) | Admission::NewRank(_) | Admission::NewJob { .. } if !padded => {
                 self.counters.unpadded_joins += 1;
                 Heard::Accepted
@@ -168,22 +168,9 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    fn rejoin(
-        &mut self,
-        now: Instant,
-        source: Source,
-        at: JobIndex,
-        join: &Join,
-        padded: bool,
-        plane: &mut dyn DataPlane,
-    ) -> Heard {
+    fn rejoin(&mut self, now: Instant, source: Source, at: JobIndex, join: &Join, padded: bool) -> Heard {
         let Some(member) = self.storage.member_mut(at, join.rank) else { return Heard::Foreign };
         if member.standing != Standing::Present {
-            return Heard::Stale;
-        }
-        // A lease that has run out, unnoticed as yet, is not renewed.
-        if member.heard + self.config.lease <= now {
-            self.sweep(now, plane);
             return Heard::Stale;
         }
         member.heard = now;

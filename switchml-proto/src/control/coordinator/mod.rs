@@ -170,7 +170,7 @@ impl<'s> Coordinator<'s> {
             }
             Ok(Message::Join(join)) => self.hear_join(now, source, &join, len, plane),
             Ok(Message::KeepAlive { job, rank, session, nonce }) => {
-                self.hear_keep_alive(now, speaker(job, session, rank), nonce, plane)
+                self.hear_keep_alive(now, speaker(job, session, rank), nonce)
             }
             Ok(Message::Leave { job, rank, session, nonce }) => {
                 self.hear_leave(now, speaker(job, session, rank), nonce, plane)
