@@ -74,6 +74,68 @@
 //! The coordinator's state is the storage that the caller lends, plus a few kilobytes. No answer to an
 //! unproven address is longer than what it answers, no abort is answered with an abort, and hints to senders without a
 //! session are limited to 200 in a second.
+//!
+//! # The loop that drives them
+//!
+//! Both are driven alike: hand in what arrived, let time pass, send what is due, read the events, then sleep until
+//! `poll_timeout` or the next datagram. Here a member and a coordinator meet without a network between them.
+//!
+//! ```
+//! use core::net::SocketAddr;
+//! use switchml_proto::control::*;
+//! use switchml_proto::wire::JobName;
+//! use switchml_proto::*;
+//!
+//! struct Tables; // A software switch has its aggregators here, a controller its P4 switch.
+//! impl DataPlane for Tables {
+//!     fn install(&mut self, session: &SessionPlan<'_>) -> Result<(), InstallRefused> {
+//!         for (_rank, _lane, _address) in session.members() { /* data from there is this job's */ }
+//!         Ok(())
+//!     }
+//!     fn remove(&mut self, _job: JobId) {}
+//!     fn phase(&mut self, _job: JobId, _lane: LaneId, _seq: Seq) -> PhaseStatus { PhaseStatus::Unknown }
+//!     fn missing(&mut self, _job: JobId) -> WorkerSet { WorkerSet::EMPTY }
+//!     fn largest_datagram(&mut self, _to: SocketAddr) -> Option<usize> { Some(1472) }
+//! }
+//!
+//! let mut now = Instant::ZERO; // 1. Both get the time as an argument.
+//! let storage = CoordinatorStorage {
+//!     jobs: &mut [JobEntry::EMPTY; 4],
+//!     members: &mut [MemberEntry::EMPTY; 8],
+//!     ports: &mut [PortEntry::EMPTY; 8],
+//! };
+//! let seed = [7; 32]; // Real ones are random, and so are nonces.
+//! let config = CoordinatorConfig::new(512, LaneCount::new(1)?, seed);
+//! let mut coordinator = Coordinator::new(config, storage, now)?;
+//! let config = MemberConfig::new(JobName::new("job").ok_or("a name")?, WorldSize::new(1)?, Rank::new(0)?)?;
+//! let mut member = Member::new(config, Nonce(1), now)?;
+//! let address: SocketAddr = "10.0.0.1:4000".parse()?;
+//! let mut buf = [0; 2048];
+//!
+//! let session = 'joined: loop {
+//!     member.handle_timeout(now); // 2. Timers first,
+//!     coordinator.handle_timeout(now, &mut Tables);
+//!     while let Some(MemberTransmit { lane, len, .. }) = member.poll_transmit(now, &mut buf) {
+//!         // 3. then all datagrams that are due: sending is handing over here,
+//!         coordinator.handle_datagram(now, lane, address, &buf[..len], &mut Tables);
+//!     }
+//!     while let Some(CoordinatorTransmit { lane, len, .. }) = coordinator.poll_transmit(now, &mut buf) {
+//!         member.handle_datagram(now, lane, &buf[..len]);
+//!     }
+//!     while let Some(event) = member.poll_event() {
+//!         match event {
+//!             // 4. then what there is to tell,
+//!             MemberEvent::Ready(session) => break 'joined session,
+//!             MemberEvent::Ended(reason) => panic!("{reason:?}"),
+//!             _ => {}
+//!         }
+//!     }
+//!     // 5. and then time passes.
+//!     now = member.poll_timeout().into_iter().chain(coordinator.poll_timeout()).min().ok_or("over")?;
+//! };
+//! assert_eq!(session.layout.window(), Window::DEFAULT);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod coordinator;
 mod member;

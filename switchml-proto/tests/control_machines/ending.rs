@@ -372,3 +372,28 @@ fn c3_who_has_left_cannot_abort() {
     assert_eq!(net.say(from, &octets[..len]), (Heard::Stale, None));
     assert_eq!(net.coordinator.sessions(net.now).next().unwrap().state, SessionState::Ready);
 }
+
+#[test]
+fn c3_whatever_a_member_says_while_its_session_is_aborted_it_is_told_why() {
+    let mut net = Net::new(0, CALM);
+    let member = net.ready_job("job", 1, 1)[0];
+    net.run(SECOND);
+    net.processes[member].running = false;
+    net.coordinator.evict(net.now, "job", &mut net.plane);
+    net.run(Duration::from_millis(1));
+    let SessionParams { job, session, .. } = net.params(member);
+    let (rank, nonce, from) = (rank(0), net.nonce(member), net.processes[member].address(LaneId::ZERO));
+    for message in [
+        Message::KeepAlive { job, rank, session, nonce },
+        Message::Leave { job, rank, session, nonce },
+        Message::Query { job, rank, lane: LaneId::ZERO, session, seq: Seq(0) },
+    ] {
+        let mut octets = [0; MAX_CONTROL_LEN];
+        let len = message.emit(&mut octets);
+        let (heard, answer) = net.say(from, &octets[..len]);
+        assert_eq!(heard, Heard::Accepted);
+        let (reason, culprit) = (AbortReason::Evicted, None);
+        let abort = Message::Abort { job, rank, session, reason, culprit };
+        assert_eq!(Message::parse(&answer.unwrap()), Ok(abort), "for {message:?}");
+    }
+}

@@ -152,7 +152,10 @@ fn c3_only_the_process_that_joined_renews_a_lease() {
     let from = net.processes[member].address(LaneId::ZERO);
     let mut octets = [0; MAX_CONTROL_LEN];
     let nonce = Nonce(1);
+    let real = net.nonce(member);
+    let other_job = JobId(job.0.wrapping_add(1));
     for message in [
+        Message::KeepAlive { job: other_job, rank: rank(0), session, nonce: real },
         Message::KeepAlive { job, rank: rank(0), session, nonce },
         Message::Leave { job, rank: rank(0), session, nonce },
         Message::Aborted { rank: rank(0), session, nonce },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use switchml_proto::control::*;
-use switchml_proto::wire::{JobName, MAX_DATAGRAM_LEN};
+use switchml_proto::wire::{JobName, MAX_DATAGRAM_LEN, Message};
 use switchml_proto::*;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
@@ -241,6 +241,16 @@ impl Net {
             assert!(self.processes[p].member.session().is_some(), "{:?}", self.processes[p].events);
         }
         indices
+    }
+
+    /// The nonce that a process joined with.
+    pub(crate) fn nonce(&self, process: usize) -> Nonce {
+        let address = self.processes[process].address(LaneId::ZERO);
+        let (.., join) = self.sent.iter().find(|&&(from, ..)| from == address).unwrap();
+        match Message::parse(join) {
+            Ok(Message::Join(join)) => join.nonce,
+            other => panic!("{other:?} instead of a join"),
+        }
     }
 
     pub(crate) fn params(&self, process: usize) -> SessionParams {

@@ -277,7 +277,6 @@ impl Member {
 
     fn end(&mut self, event: MemberEvent) {
         self.state = State::Over;
-        self.queries = [None; LaneCount::MAX];
         self.events.last(event);
     }
 
