@@ -61,9 +61,9 @@
 //! # What is repeated, and for how long
 //!
 //! Any datagram may be lost, late or there twice. What a member needs an answer to, it repeats: joins after 20 ms,
-//! doubling to 500 ms, until the connect timeout; leave and abort likewise, for a lease; keep-alives that have no answer
-//! each 24th of the lease, each through another lane. A lease without answer is the end:
-//! [`EndReason::AggregatorLost`]. The aggregator repeats nothing but aborts.
+//! doubling to 500 ms, or to 125 ms after a challenge, until the connect timeout; leave and abort likewise, for a
+//! lease; keep-alives each 24th of the lease, each through another lane, until one is answered. A lease without
+//! answer is the end: [`EndReason::AggregatorLost`]. The aggregator repeats nothing but aborts.
 //!
 //! A join with a cookie is as long as a full data packet, and so is the welcome that answers it, so that a path which
 //! drops such datagrams is found here, not in the first collective (W-11). Each third one is short: where the long ones

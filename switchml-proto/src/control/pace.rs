@@ -36,6 +36,11 @@ impl Pace {
         self.wait = LONGEST.min(self.wait * 2);
     }
 
+    /// The message is due at `at`, if it was to be later.
+    pub(super) fn not_later_than(&mut self, at: Instant) {
+        self.due = self.due.min(at);
+    }
+
     /// The message is due again at `at`, and its waits begin anew.
     pub(super) const fn restart(&mut self, at: Instant) {
         *self = Self::starting(at);

@@ -10,6 +10,9 @@ use crate::control::pace::Pace;
 const WAITING: Duration = Duration::from_millis(250);
 /// The shortest time between a join with a cookie and the next one that a new cookie causes.
 const COOKIE_GAP: Duration = Duration::from_millis(20);
+/// The longest wait between two joins to an aggregator that has answered: so many fit in the connect timeout
+/// that a path with heavy losses is not taken for a small one.
+const LONGEST_AFTER_CHALLENGE: Duration = Duration::from_millis(125);
 /// With fewer padded joins unanswered, bad luck is as likely as a small path.
 const TELLING_ATTEMPTS: u32 = 3;
 
@@ -93,10 +96,11 @@ impl Lane {
         }
         self.pace.sent(now);
         self.last_sent = now;
-        if self.progress == Progress::Welcomed {
-            self.pace.restart(now + WAITING);
-        }
         let Some(cookie) = self.cookie else { return Some(Shape::Short { cookie: 0 }) };
+        match self.progress {
+            Progress::Asking => self.pace.not_later_than(now + LONGEST_AFTER_CHALLENGE),
+            Progress::Welcomed | Progress::Ready => self.pace.restart(now + WAITING),
+        }
         self.attempts = self.attempts.saturating_add(1);
         // Where the path is too small for a padded join, every third one is short, so that the aggregator can
         // say which chunk would fit.
