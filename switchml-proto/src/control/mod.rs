@@ -71,7 +71,7 @@
 //!
 //! # What is bounded
 //!
-//! The coordinator's state is the storage that the caller lends, plus a few kilobytes. No answer to an
+//! The coordinator's state is the storage that the caller lends, plus about 16 KiB. No answer to an
 //! unproven address is longer than what it answers, no abort is answered with an abort, and hints to senders without a
 //! session are limited to 200 in a second.
 //!
