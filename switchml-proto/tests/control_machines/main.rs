@@ -8,3 +8,4 @@ mod hostile;
 mod joining;
 mod living;
 mod net;
+mod rejecting;
