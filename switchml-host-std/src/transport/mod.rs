@@ -304,23 +304,16 @@ impl Transport {
     }
 }
 
-/// Whether the network refused, not the socket: an ICMP message told so, or there is no way to the peer now.
+/// Whether the network or a want of memory refused, and not the socket itself: it may pass.
 fn is_soft(error: &io::Error) -> bool {
     use io::ErrorKind::{
-        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
-        PermissionDenied,
+        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable, OutOfMemory,
     };
-    is_too_long(error)
-        || matches!(
-            error.kind(),
-            ConnectionRefused
-                | ConnectionReset
-                | HostUnreachable
-                | NetworkDown
-                | NetworkUnreachable
-                | PermissionDenied
-        )
-        || error.raw_os_error() == Some(libc::EPROTO)
+    let kinds =
+        [ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable, OutOfMemory];
+    // An ICMP message of a rare kind shows as EPROTO.
+    let codes = [libc::EMSGSIZE, libc::EPROTO, libc::ENOBUFS];
+    kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 fn is_too_long(error: &io::Error) -> bool {

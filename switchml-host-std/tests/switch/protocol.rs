@@ -336,6 +336,29 @@ fn c3_a_silent_member_is_named_to_the_others_within_the_lease() {
 }
 
 #[test]
+fn a_stop_before_the_start_counts() {
+    let switch = Switch::bind(config(LOCALHOST)).expect("a free port");
+    switch.handle().stop();
+    switch.run().expect("nothing is wrong");
+}
+
+#[test]
+fn a_panic_in_one_thread_ends_them_all() {
+    let mut config = config(LOCALHOST);
+    config.lanes = LaneCount::new(2).expect("valid");
+    config.metrics = Some((LOCALHOST, 0).into());
+    let mut switch = Switch::bind(config).expect("free ports");
+    switch.on_event(|event| panic!("meant: {event:?}"));
+    let (address, handle) = (switch.local_addr(), switch.handle());
+    let thread = std::thread::spawn(move || switch.run());
+    let peer = Peer::new(address);
+    let join = challenged(&peer, &join_of("panic", 2, 0, 2, 0));
+    peer.send(&padded(&join));
+    thread.join().expect_err("the panic comes through");
+    assert!(handle.snapshot().is_none());
+}
+
+#[test]
 fn faults_take_data_and_spare_control() {
     let mut config = config(LOCALHOST);
     config.faults = Some(Faults::new(1.0, 0.0, 0.0, 7).expect("valid"));
