@@ -28,8 +28,9 @@ pub(crate) use batch::{BATCH, RecvBatch};
 use faults::Injectors;
 pub use faults::{Faults, InvalidFaults};
 
-/// Octets asked for in each of a socket's two buffers; the system may give less.
-const SOCKET_BUFFER: usize = 4 << 20;
+/// Octets asked for in each of a socket's two buffers. Linux gives what it can; others refuse what is too much, and
+/// are asked for less.
+const SOCKET_BUFFERS: [usize; 3] = [4 << 20, 1 << 20, 256 << 10];
 
 /// How long a full socket buffer is waited for before what is left of a run is dropped.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -123,8 +124,9 @@ impl Transport {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
-        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
-        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+        // What was given in the end, `buffers` tells.
+        let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_recv_buffer_size(size).is_ok());
+        let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_send_buffer_size(size).is_ok());
         mtu::forbid_fragments(&socket, address)?;
         socket.bind(&address.into())?;
         if let Some(peer) = peer {
