@@ -336,6 +336,41 @@ fn c3_a_silent_member_is_named_to_the_others_within_the_lease() {
 }
 
 #[test]
+fn c3_the_addresses_of_an_ended_job_are_strangers() {
+    let switch = RunningSwitch::start(config(LOCALHOST));
+    let old = job(switch.address, "old", 2, 1);
+    old.iter().for_each(Worker::leave);
+    switch.snapshot_when(|snapshot| snapshot.sessions.is_empty());
+    // The new job's members have the entries that the old one's had.
+    let new = job(switch.address, "new", 2, 1);
+    new[0].peer.send(&new[0].packet(0, 1));
+    old.iter().for_each(|worker| worker.peer.send(&new[1].packet(0, 1000)));
+    switch.snapshot_when(|snapshot| snapshot.lanes[0].unknown_source == 2);
+    new[1].peer.send(&new[1].packet(0, 2));
+    assert_eq!(results(&new), [(0, 3); 2]);
+}
+
+#[test]
+fn c3_timers_that_begin_in_another_lane_run_too() {
+    let mut config = config(LOCALHOST);
+    config.lanes = LaneCount::new(2).expect("valid");
+    config.lease = Duration::from_millis(100);
+    let mut switch = Switch::bind(config).expect("free ports");
+    let (sender, events) = mpsc::channel();
+    switch.on_event(move |event| sender.send(event).expect("the test listens"));
+    let switch = RunningSwitch::run(switch);
+    // Lane 0, whose thread has the timers, sleeps all the while.
+    let mut lane_1 = switch.address;
+    lane_1.set_port(lane_1.port() + 1);
+    let peer = Peer::new(lane_1);
+    let join = challenged(&peer, &join_of("late", 1, 0, 2, 1));
+    peer.send(&padded(&join));
+    let mut next = || events.recv_timeout(PATIENCE).expect("an event");
+    assert!(matches!(next(), CoordinatorEvent::Created { .. }));
+    assert!(matches!(next(), CoordinatorEvent::Ended { how: SessionEnd::Deserted, .. }));
+}
+
+#[test]
 fn a_stop_before_the_start_counts() {
     let switch = Switch::bind(config(LOCALHOST)).expect("a free port");
     switch.handle().stop();
