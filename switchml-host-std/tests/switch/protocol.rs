@@ -365,7 +365,7 @@ fn c3_timers_that_begin_in_another_lane_run_too() {
     let peer = Peer::new(lane_1);
     let join = challenged(&peer, &join_of("late", 1, 0, 2, 1));
     peer.send(&padded(&join));
-    let mut next = || events.recv_timeout(PATIENCE).expect("an event");
+    let next = || events.recv_timeout(PATIENCE).expect("an event");
     assert!(matches!(next(), CoordinatorEvent::Created { .. }));
     assert!(matches!(next(), CoordinatorEvent::Ended { how: SessionEnd::Deserted, .. }));
 }

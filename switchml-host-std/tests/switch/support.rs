@@ -135,6 +135,9 @@ pub(crate) struct Worker {
 
 /// The join of rank `rank` in a job of `name`.
 pub(crate) fn join_of(name: &str, world_size: usize, rank: usize, lanes: usize, lane: usize) -> Join {
+    // Another process for each rank of each job.
+    let process =
+        name.bytes().fold(rank as u64, |sum, octet| sum.wrapping_mul(257).wrapping_add(octet.into()));
     Join {
         name: JobName::new(name).expect("valid"),
         run: 1,
@@ -144,7 +147,7 @@ pub(crate) fn join_of(name: &str, world_size: usize, rank: usize, lanes: usize, 
         lane: LaneId::new(lane).expect("valid"),
         chunk: CHUNK,
         window: Window::new(4).expect("valid"),
-        nonce: Nonce(77 + rank as u64),
+        nonce: Nonce(process),
         cookie: 0,
     }
 }
