@@ -1,0 +1,123 @@
+//! The core's arithmetic, compiled for the processor that is found.
+//!
+//! The functions of [`numeric`] and of [`aggregator::kernels`] define the bits. Those here are the same, compiled for
+//! several sets of vector instructions; which one runs is decided at the first call. They differ in speed alone.
+#![allow(
+    unreachable_pub,
+    reason = "what `multiversion` makes inside a function has the function's visibility"
+)]
+
+use multiversion::multiversion;
+use switchml_proto::WorldSize;
+use switchml_proto::aggregator::{self, Kernels};
+use switchml_proto::numeric::{self, Element, Float, Reduction, ScalingFactor};
+
+/// What an aggregator computes with.
+pub const AGGREGATOR: Kernels = Kernels { store, add, emit };
+
+/// Compiles a function of the core again for each set of instructions.
+macro_rules! compiled {
+    ($($(#[$doc:meta])* fn $name:ident $(<$t:ident: $bound:ident>)? ($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)?
+        = $core:path;)*) => {$(
+        $(#[$doc])*
+        #[multiversion(targets(
+            "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl",
+            "x86_64+avx2",
+            "aarch64+neon",
+        ))]
+        pub fn $name $(<$t: $bound>)? ($($arg: $type),*) $(-> $out)? {
+            $core($($arg),*)
+        }
+    )*};
+}
+
+compiled! {
+    /// As [`numeric::block_exponent`].
+    fn block_exponent<T: Float>(chunk: &[T]) -> i8 = numeric::block_exponent;
+
+    /// As [`numeric::encode_block`].
+    ///
+    /// # Panics
+    /// As that.
+    fn encode_block<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, wire: &mut [u8])
+        = numeric::encode_block;
+
+    /// As [`numeric::encode_block_and_scan`].
+    ///
+    /// # Panics
+    /// As that.
+    fn encode_block_and_scan<T: Float>(
+        chunk: &[T],
+        exponent: i8,
+        world_size: WorldSize,
+        wire: &mut [u8],
+        ahead: &[T],
+    ) -> i8 = numeric::encode_block_and_scan;
+
+    /// As [`numeric::decode_block`].
+    ///
+    /// # Panics
+    /// As that.
+    fn decode_block<T: Float>(
+        wire: &[u8],
+        exponent: i8,
+        world_size: WorldSize,
+        reduction: Reduction,
+        chunk: &mut [T],
+    ) = numeric::decode_block;
+
+    /// As [`numeric::encode_fixed`].
+    ///
+    /// # Panics
+    /// As that.
+    fn encode_fixed<T: Float>(chunk: &[T], factor: ScalingFactor, world_size: WorldSize, wire: &mut [u8]) -> bool
+        = numeric::encode_fixed;
+
+    /// As [`numeric::decode_fixed`].
+    ///
+    /// # Panics
+    /// As that.
+    fn decode_fixed<T: Float>(
+        wire: &[u8],
+        factor: ScalingFactor,
+        world_size: WorldSize,
+        reduction: Reduction,
+        chunk: &mut [T],
+    ) = numeric::decode_fixed;
+
+    /// As [`numeric::encode_integer`].
+    ///
+    /// # Panics
+    /// As that.
+    fn encode_integer(chunk: &[i32], wire: &mut [u8]) = numeric::encode_integer;
+
+    /// As [`numeric::decode_integer`].
+    ///
+    /// # Panics
+    /// As that.
+    fn decode_integer(wire: &[u8], chunk: &mut [i32]) = numeric::decode_integer;
+
+    /// As [`numeric::encode_octets`].
+    ///
+    /// # Panics
+    /// As that.
+    fn encode_octets<T: Element>(chunk: &[T], wire: &mut [u8]) = numeric::encode_octets;
+
+    /// As [`numeric::decode_octets`].
+    ///
+    /// # Panics
+    /// As that.
+    fn decode_octets<T: Element>(wire: &[u8], chunk: &mut [T]) = numeric::decode_octets;
+
+    /// As [`aggregator::kernels::store`].
+    fn store(octets: &[u8], elements: &mut [i32]) = aggregator::kernels::store;
+
+    /// As [`aggregator::kernels::add`].
+    fn add(octets: &[u8], elements: &mut [i32]) = aggregator::kernels::add;
+
+    /// As [`aggregator::kernels::emit`].
+    fn emit(elements: &[i32], octets: &mut [u8]) = aggregator::kernels::emit;
+}
+
+#[cfg(test)]
+mod tests;

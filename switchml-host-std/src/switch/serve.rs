@@ -1,0 +1,106 @@
+//! The thread of a lane.
+
+use std::io;
+
+use mio::{Events, Poll};
+use switchml_proto::wire::{Class, HEADER_LEN};
+use switchml_proto::{ChunkSize, LaneId};
+
+use super::SwitchError;
+use super::lane::{Lane, Slots};
+use super::outbox::Outbox;
+use super::running::{Leaver, Running};
+use crate::transport::{BATCH, Received, RecvBatch};
+
+/// How many batches are taken under full load before the timers are looked at.
+const BATCHES: usize = 16;
+
+/// Serves a lane until the switch ends.
+pub(super) fn serve(
+    running: &Running<'_, '_>,
+    lane: &Lane<'_>,
+    mut poll: Poll,
+    largest_chunk: ChunkSize,
+) -> Result<(), SwitchError> {
+    let _leaver = Leaver(running);
+    let mut batch = RecvBatch::new(HEADER_LEN + largest_chunk.octets());
+    let mut outbox = Outbox::new(largest_chunk);
+    let mut others = Vec::with_capacity(2 * BATCH);
+    let mut events = Events::with_capacity(4);
+    // The poll tells of changes only: it is asked again only when nothing is left to receive.
+    let mut drained = false;
+    loop {
+        let sleep = if lane.id == LaneId::ZERO { running.tend() } else { None };
+        if running.is_done() {
+            return Ok(());
+        }
+        if drained {
+            match poll.poll(&mut events, sleep) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(SwitchError::System(error));
+                }
+                _ => {}
+            }
+        }
+        drained = false;
+        for _ in 0..BATCHES {
+            let received = lane.transport.recv(&mut batch);
+            match received
+                .map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })?
+            {
+                Received::Batch => take(running, lane, &batch, &mut outbox, &mut others),
+                Received::Nothing => {
+                    drained = true;
+                    break;
+                }
+                Received::Unreachable => {}
+            }
+        }
+    }
+}
+
+/// Aggregates the data packets of a batch, sends the results, and hands the coordinator all else; `others` is room for
+/// which datagrams that is.
+fn take(
+    running: &Running<'_, '_>,
+    lane: &Lane<'_>,
+    batch: &RecvBatch,
+    outbox: &mut Outbox,
+    others: &mut Vec<usize>,
+) {
+    others.clear();
+    let mut slots = lane.slots();
+    let Slots { aggregator, ports, addresses } = &mut *slots;
+    let mut index = 0;
+    for run in batch.runs() {
+        let member = ports.get(&run.from);
+        for datagram in run.datagrams() {
+            match (Class::of(datagram), member) {
+                (Class::Control, _) => others.push(index),
+                (Class::Data, None) => {
+                    // It is counted there, and answered by the coordinator.
+                    let _rejected = aggregator.handle_datagram(None, datagram);
+                    others.push(index);
+                }
+                (Class::Data, Some(member)) => {
+                    let egress = aggregator.handle_datagram(Some(member.port), datagram);
+                    outbox.take(lane, &egress, member, run.from, addresses);
+                }
+            }
+            index += 1;
+        }
+    }
+    // The coordinator may need the slots of any lane.
+    drop(slots);
+    outbox.flush(lane);
+    if others.is_empty() {
+        return;
+    }
+    let datagrams = batch.runs().flat_map(|run| run.datagrams().map(move |datagram| (run.from, datagram)));
+    let mut others = others.iter().peekable();
+    for (index, (from, datagram)) in datagrams.enumerate() {
+        if others.next_if_eq(&&index).is_some() {
+            running.hear(lane.id, from, datagram);
+        }
+    }
+}
