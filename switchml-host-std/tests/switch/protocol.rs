@@ -1,14 +1,12 @@
 //! Data packets, control messages, and bad input of every kind.
 
 use core::net::{IpAddr, Ipv6Addr};
-use core::time::Duration;
-use std::sync::mpsc;
 use std::time::Instant;
 
-use switchml_host_std::{Faults, SocketCalls, Switch, SwitchError};
+use switchml_host_std::SocketCalls;
 use switchml_proto::aggregator::Counters;
-use switchml_proto::control::{CoordinatorEvent, SessionEnd, SessionState};
-use switchml_proto::wire::{AbortReason, Header, Message, PayloadSize, RejectReason, Welcome};
+use switchml_proto::control::SessionState;
+use switchml_proto::wire::{Header, Message, PayloadSize, RejectReason};
 use switchml_proto::{ChunkSize, JobId, LaneCount, Seq, Version, Window};
 
 use crate::support::{
@@ -267,112 +265,4 @@ fn w11_a_chunk_beyond_the_largest_is_refused_with_the_largest() {
     peer.send(&padded(&join));
     let Message::Reject { reason, .. } = peer.hear_message() else { panic!("no reject") };
     assert_eq!(reason, RejectReason::ChunkTooLarge { largest: 256 });
-}
-
-#[test]
-fn c3_a_stop_tells_every_member_before_it_returns() {
-    let switch = RunningSwitch::start(config(LOCALHOST));
-    let handle = switch.handle.clone();
-    let workers = job(switch.address, "stopped", 2, 1);
-    let start = Instant::now();
-    switch.handle.stop();
-    for worker in &workers {
-        let Message::Abort { session, reason, .. } = worker.peer.hear_message() else { panic!("no abort") };
-        assert_eq!((session, reason), (worker.welcome.session, AbortReason::Shutdown));
-        let (rank, nonce) = (worker.welcome.rank, worker.welcome.nonce);
-        worker.peer.tell(&Message::Aborted { rank, session, nonce });
-    }
-    switch.stop();
-    assert!(start.elapsed() < Duration::from_secs(3), "sooner than the lease ends: {:?}", start.elapsed());
-    assert!(handle.snapshot().is_none());
-}
-
-#[test]
-fn c3_a_stop_waits_for_silent_members_no_longer_than_a_lease() {
-    let mut config = config(LOCALHOST);
-    config.lease = Duration::from_millis(300);
-    let switch = RunningSwitch::start(config);
-    let _silent = job(switch.address, "silent", 2, 1);
-    let start = Instant::now();
-    switch.stop();
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-}
-
-#[test]
-fn c3_a_silent_member_is_named_to_the_others_within_the_lease() {
-    let mut config = config(LOCALHOST);
-    config.lease = Duration::from_millis(300);
-    let mut switch = Switch::bind(config).expect("free ports");
-    let (sender, events) = mpsc::channel();
-    switch.on_event(move |event| sender.send(event).expect("the test listens"));
-    let switch = RunningSwitch::run(switch);
-    let workers = job(switch.address, "silent", 2, 1);
-    let start = Instant::now();
-    let abort = loop {
-        let Welcome { job, rank, session, nonce, .. } = workers[0].welcome;
-        workers[0].peer.tell(&Message::KeepAlive { job, rank, session, nonce });
-        match workers[0].peer.hear_message() {
-            Message::Alive { .. } => std::thread::sleep(Duration::from_millis(20)),
-            Message::Abort { reason, culprit, .. } => break (reason, culprit),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(abort, (AbortReason::LeaseExpired, Some(workers[1].welcome.rank)));
-    assert!((200..2000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    switch.snapshot_when(|snapshot| snapshot.sessions.is_empty());
-
-    let events: Vec<_> = events.try_iter().collect();
-    let culprit = Some(workers[1].welcome.rank);
-    assert!(
-        matches!(events[..], [
-        CoordinatorEvent::Created { .. },
-        CoordinatorEvent::Joined { .. },
-        CoordinatorEvent::Joined { .. },
-        CoordinatorEvent::Ready { .. },
-        CoordinatorEvent::Ended { how: SessionEnd::Aborted { reason: AbortReason::LeaseExpired, culprit: told }, .. },
-    ] if told == culprit),
-        "{events:?}"
-    );
-}
-
-#[test]
-fn faults_take_data_and_spare_control() {
-    let mut config = config(LOCALHOST);
-    config.faults = Some(Faults::new(1.0, 0.0, 0.0, 7).expect("valid"));
-    let switch = RunningSwitch::start(config);
-    let workers = job(switch.address, "lossy", 1, 1);
-    workers[0].peer.send(&workers[0].packet(0, 1));
-    assert_eq!(workers[0].result_within(SILENCE), None);
-    workers[0].leave();
-}
-
-#[test]
-fn a_taken_port_is_named_with_what_to_do() {
-    let first = Switch::bind(config(LOCALHOST)).expect("a free port");
-    let mut config = config(LOCALHOST);
-    config.port_base = first.local_addr().port();
-    let error = Switch::bind(config).expect_err("the port is taken");
-    assert!(matches!(error, SwitchError::Listen { address, .. } if address == first.local_addr()));
-    let message = error.to_string();
-    assert!(
-        message.contains(&first.local_addr().to_string()) && message.contains("choose another port"),
-        "{message}"
-    );
-}
-
-#[test]
-fn what_cannot_work_is_refused_at_the_start() {
-    let mut ports = config(LOCALHOST);
-    ports.port_base = 65_530;
-    ports.lanes = LaneCount::new(7).expect("valid");
-    assert!(matches!(Switch::bind(ports), Err(SwitchError::PortsOutOfRange { .. })));
-    let mut jobs = config(LOCALHOST);
-    jobs.max_jobs = 257;
-    assert!(matches!(Switch::bind(jobs), Err(SwitchError::MaxJobs { max_jobs: 257 })));
-    let mut slots = config(LOCALHOST);
-    slots.slots = 0;
-    let switch = Switch::bind(slots).expect("a free port");
-    let handle = switch.handle();
-    assert!(matches!(switch.run(), Err(SwitchError::Config(_))));
-    assert!(handle.snapshot().is_none(), "nobody waits for a switch that never ran");
 }

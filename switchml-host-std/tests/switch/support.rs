@@ -96,7 +96,11 @@ impl Peer {
     }
 
     pub(crate) fn send(&self, octets: &[u8]) {
-        self.socket.send(octets).expect("loopback");
+        // A switch that has stopped is seen by what does not come back.
+        match self.socket.send(octets) {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => panic!("{error}"),
+            _ => {}
+        }
     }
 
     pub(crate) fn tell(&self, message: &Message) {
@@ -131,6 +135,9 @@ pub(crate) struct Worker {
 
 /// The join of rank `rank` in a job of `name`.
 pub(crate) fn join_of(name: &str, world_size: usize, rank: usize, lanes: usize, lane: usize) -> Join {
+    // Another process for each rank of each job.
+    let process =
+        name.bytes().fold(rank as u64, |sum, octet| sum.wrapping_mul(257).wrapping_add(octet.into()));
     Join {
         name: JobName::new(name).expect("valid"),
         run: 1,
@@ -140,7 +147,7 @@ pub(crate) fn join_of(name: &str, world_size: usize, rank: usize, lanes: usize, 
         lane: LaneId::new(lane).expect("valid"),
         chunk: CHUNK,
         window: Window::new(4).expect("valid"),
-        nonce: Nonce(77 + rank as u64),
+        nonce: Nonce(process),
         cookie: 0,
     }
 }
@@ -214,9 +221,21 @@ impl Worker {
     }
 
     pub(crate) fn leave(&self) {
+        let Welcome { session, nonce, .. } = self.welcome;
+        self.say_leave();
+        assert_eq!(self.peer.hear_message(), Message::Left { session, nonce });
+    }
+
+    fn say_leave(&self) {
         let Welcome { job, rank, session, nonce, .. } = self.welcome;
         self.peer.tell(&Message::Leave { job, rank, session, nonce });
-        assert_eq!(self.peer.hear_message(), Message::Left { session, nonce });
+    }
+}
+
+/// Leaves, so that the switch need not wait for its lease to end when it stops.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.say_leave();
     }
 }
 
