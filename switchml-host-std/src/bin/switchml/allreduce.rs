@@ -219,13 +219,13 @@ fn tell(options: &Options, report: &Report) -> Result<()> {
         return Ok(());
     }
     output::line(format_args!(
-        "rank {} of {}: {} {} reduced in {:.3} s, {:.2} Gbit/s; {} packets, {} of them again; written to {}",
+        "rank {} of {}: {} {} reduced in {:.3} s, {}; {} packets, {} of them again; written to {}",
         report.rank,
         report.world_size,
         report.shape,
         report.element_type,
         report.seconds,
-        report.gigabits_per_second,
+        output::rate(report.gigabits_per_second),
         report.packets_sent + report.packets_sent_again,
         report.packets_sent_again,
         options.output.display()

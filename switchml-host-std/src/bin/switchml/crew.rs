@@ -103,6 +103,7 @@ impl Crew {
         config.port_base = 0;
         config.lanes = plan.lanes.lanes;
         config.faults = plan.faults;
+        config.largest_chunk = plan.lanes.chunk;
         config.slots = config.slots.max(plan.lanes.window.get());
         let switch = Switch::bind(config)?;
         let (address, handle) = (switch.local_addr(), switch.handle());

@@ -159,8 +159,9 @@ fn tell(options: &Options, report: &Report) -> Result<()> {
     ))?;
     output::line("  bits     identical on all ranks, in every round")?;
     output::line(format_args!(
-        "  rate     {:.2} to {:.2} Gbit/s of tensor for each worker (loopback, software switch)",
-        report.worst_gigabits_per_second, report.best_gigabits_per_second
+        "  rate     {} to {} of tensor for each worker (loopback, software switch)",
+        output::rate(report.worst_gigabits_per_second),
+        output::rate(report.best_gigabits_per_second)
     ))?;
     output::line(format_args!(
         "  packets  {} sent, {again} of them again: {} after a timeout, {} overtaken",

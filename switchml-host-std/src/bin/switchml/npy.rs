@@ -1,7 +1,7 @@
 //! Arrays on disk in numpy's `.npy` format: float32, float16 and int32 of any shape.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -41,7 +41,7 @@ impl Array {
         let octets = file.metadata().context("cannot be read")?.len();
         check_header_length(&mut file)?;
         let mut reader = BufReader::new(file);
-        let npy = NpyFile::new(&mut reader).map_err(|error| anyhow!("is no .npy file: {error}"))?;
+        let npy = NpyFile::new(&mut reader).map_err(|error| no_npy(&error))?;
         let (shape, order, dtype) = (npy.shape().to_vec(), npy.order(), npy.dtype());
         let kind = Kind::of(&dtype)?;
         let header = npy.header().clone();
@@ -144,6 +144,12 @@ impl Kind {
             Self::Float16 => 2,
         }
     }
+}
+
+/// What is wrong with the header, in a line: the reader may quote all of it.
+fn no_npy(error: &io::Error) -> anyhow::Error {
+    let error = error.to_string();
+    anyhow!("is no .npy file: {}", error.lines().next().unwrap_or_default())
 }
 
 /// The header's length is a number from the file, and the reader takes that much memory at once.

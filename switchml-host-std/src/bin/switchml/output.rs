@@ -20,3 +20,12 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 pub(crate) fn note(text: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
+
+/// `3.21 Gbit/s`, `45.6 Mbit/s`.
+pub(crate) fn rate(gigabits_per_second: f64) -> String {
+    if gigabits_per_second < 0.1 {
+        format!("{:.1} Mbit/s", 1e3 * gigabits_per_second)
+    } else {
+        format!("{gigabits_per_second:.2} Gbit/s")
+    }
+}

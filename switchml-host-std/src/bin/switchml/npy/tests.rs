@@ -104,6 +104,18 @@ fn a_header_that_promises_more_than_is_there_takes_no_memory() {
 }
 
 #[test]
+fn a_header_that_is_none_is_refused_in_a_line() {
+    let nested = format!("{}{}", "(".repeat(30_000), ")".repeat(30_000));
+    for shape in [nested.as_str(), "(-1,)", "3", "(1.5,)", "\n\n"] {
+        let refusal = refusal(&file("'<f4'", false, shape, &[]));
+        assert!(refusal.contains("is no .npy file"), "{refusal}");
+        assert!(refusal.lines().count() == 1 && refusal.len() < 300, "{refusal}");
+    }
+    let refusal = refusal(&file("'<f4'", false, "(1099511627776, 1099511627776)", &[]));
+    assert!(refusal.contains("more elements than any memory holds"), "{refusal}");
+}
+
+#[test]
 fn d1_another_shape_or_order_has_another_tag() {
     let tag = |fortran, shape| read(&file("'<f4'", fortran, shape, &[0; 24])).unwrap().tag();
     assert_eq!(tag(false, "(6,)"), 0);
