@@ -12,6 +12,7 @@ use crate::output;
 use crate::progress::{Progress, Unit};
 
 mod aggregator;
+mod aligned;
 mod conversion;
 mod figure;
 mod idle;
@@ -109,11 +110,9 @@ impl Bench {
     }
 }
 
-/// A tensor like the demo's.
-fn tensor(elements: usize, rank: usize) -> Vec<f32> {
-    let mut tensor = vec![0.0; elements];
-    Input::new(1, 0, rank).fill(&mut tensor);
-    tensor
+/// Makes a tensor like the demo's.
+fn fill(tensor: &mut [f32], rank: usize) {
+    Input::new(1, 0, rank).fill(tensor);
 }
 
 fn mebibytes(octets: usize) -> String {

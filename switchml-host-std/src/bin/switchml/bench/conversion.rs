@@ -6,18 +6,19 @@ use core::time::Duration;
 use switchml_proto::WorldSize;
 use switchml_proto::numeric::Reduction;
 
+use super::aligned::Aligned;
 use super::figure::{Figure, Limit, Place, Timing};
 use super::measure::{in_turn, time};
-use super::{CHUNK, WINDOW, mebibytes, tensor};
+use super::{CHUNK, WINDOW, fill, mebibytes};
 use switchml_host_std::kernels;
 
 const LIMIT: Limit = Limit { aim: 1.3, limit: 2.6 };
 
 struct Conversion {
-    tensor: Vec<f32>,
-    wire: Vec<u8>,
+    tensor: Aligned<f32>,
+    wire: Aligned<u8>,
     exponents: Vec<i8>,
-    copy: [Vec<u8>; 2],
+    copy: [Aligned<u8>; 2],
     world_size: WorldSize,
     /// Small tensors are passed over several times, so that reading the clock does not matter.
     times: usize,
@@ -25,11 +26,12 @@ struct Conversion {
 
 /// Converts a tensor of `octets` octets, a chunk at a time.
 pub(super) fn run(place: Place, octets: usize, repetitions: usize, world_size: WorldSize) -> Figure {
-    let tensor = tensor(octets / 4, 0);
+    let mut tensor = Aligned::new(0.0, octets / 4);
+    fill(&mut tensor, 0);
     let mut conversion = Conversion {
-        wire: vec![0; octets],
+        wire: Aligned::new(0, octets),
         exponents: vec![0; tensor.len().div_ceil(CHUNK.elements())],
-        copy: [vec![1; octets], vec![0; octets]],
+        copy: [Aligned::new(1, octets), Aligned::new(0, octets)],
         tensor,
         world_size,
         times: (4_usize << 20).div_ceil(octets),
@@ -60,7 +62,7 @@ impl Conversion {
         let ahead = usize::from(WINDOW.get()).min(self.exponents.len());
         time(|| {
             for _ in 0..self.times {
-                let tensor = black_box(self.tensor.as_slice());
+                let tensor = black_box(&*self.tensor);
                 for (exponent, chunk) in self.exponents[..ahead].iter_mut().zip(tensor.chunks(chunk)) {
                     *exponent = kernels::block_exponent(chunk);
                 }
@@ -80,7 +82,7 @@ impl Conversion {
         let chunk = CHUNK.elements();
         time(|| {
             for _ in 0..self.times {
-                let wires = black_box(self.wire.as_slice()).chunks(4 * chunk);
+                let wires = black_box(&*self.wire).chunks(4 * chunk);
                 for ((elements, wire), &exponent) in
                     self.tensor.chunks_mut(chunk).zip(wires).zip(&self.exponents)
                 {

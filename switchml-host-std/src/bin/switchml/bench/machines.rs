@@ -12,9 +12,10 @@ use switchml_proto::worker::{
 };
 use switchml_proto::{Instant, JobId, LaneCount, LaneId, LaneLayout, Rank, Seq, WorldSize};
 
+use super::aligned::Aligned;
 use super::figure::{Figure, Limit, Place, Timing};
 use super::measure::{in_turn, time};
-use super::{CHUNK, WINDOW, add, mebibytes, tensor};
+use super::{CHUNK, WINDOW, add, fill, mebibytes};
 use switchml_host_std::kernels;
 
 const LIMIT: Limit = Limit { aim: 2.0, limit: 4.0 };
@@ -38,10 +39,12 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
     let mut members = Vec::new();
     for (rank, slots) in slots.iter_mut().enumerate() {
         let config = Config::new(JOB, layout, INITIAL_SEQ, LaneId::ZERO, LaneCount::new(1)?);
+        let mut tensor = Aligned::new(0.0, octets / 4);
+        fill(&mut tensor, rank);
         members.push(Member {
             worker: Worker::new(config, slots)?,
             port: aggregator.bind(JOB, Rank::new(rank)?)?,
-            tensor: tensor(octets / 4, rank),
+            tensor,
         });
     }
     let mut core = Core {
@@ -51,9 +54,9 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
         clock: std::time::Instant::now(),
         datagram: vec![0; layout.datagram_len()],
         result: vec![0; layout.datagram_len()],
-        window: vec![0.5; CHUNK.elements() * window],
-        addends: vec![1; CHUNK.elements() * window],
-        sums: vec![0; CHUNK.elements() * window],
+        window: Aligned::new(0.5, CHUNK.elements() * window),
+        addends: Aligned::new(1, CHUNK.elements() * window),
+        sums: Aligned::new(0, CHUNK.elements() * window),
         failed: false,
     };
     let [reduce, copy_out, add, emit, copy_in] = in_turn(
@@ -81,7 +84,7 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
 struct Member<'s> {
     worker: Worker<'s>,
     port: Port,
-    tensor: Vec<f32>,
+    tensor: Aligned<f32>,
 }
 
 struct Core<'a> {
@@ -92,9 +95,9 @@ struct Core<'a> {
     datagram: Vec<u8>,
     result: Vec<u8>,
     /// For the parts: as many elements as a window of datagrams has.
-    window: Vec<f32>,
-    addends: Vec<i32>,
-    sums: Vec<i32>,
+    window: Aligned<f32>,
+    addends: Aligned<i32>,
+    sums: Aligned<i32>,
     failed: bool,
 }
 
