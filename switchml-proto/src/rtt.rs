@@ -49,9 +49,6 @@ struct Estimate {
     rttvar: i64,
 }
 
-/// The clock granularity G of RFC 6298: what a variance of zero counts as, in nanoseconds.
-const GRANULARITY: i64 = 1_000;
-
 /// Longer round trips count as this long, in nanoseconds.
 const LONGEST: i64 = 3_600_000_000_000;
 
@@ -101,10 +98,11 @@ impl Rto {
     }
 
     /// RFC 6298 section 2, with the gains divided by half the number of samples in a round trip, so that
-    /// the memory is as long as with one (RFC 7323 appendix G).
+    /// the memory is as long as with one (RFC 7323 appendix G). A round trip beyond the timeout is news, and counts in full.
     fn measure(&mut self, round_trip: Duration, flight: u32) {
         let sample = i64::try_from(round_trip.as_nanos()).unwrap_or(LONGEST).min(LONGEST);
-        let shift = flight.div_ceil(2).max(1).next_power_of_two().trailing_zeros();
+        let samples = if round_trip > self.base() { 1 } else { flight.div_ceil(2).max(1) };
+        let shift = samples.next_power_of_two().trailing_zeros();
         self.estimate = Some(match self.estimate {
             None => Estimate { srtt: sample, rttvar: sample / 2 },
             Some(Estimate { srtt, rttvar }) => {
@@ -117,17 +115,24 @@ impl Rto {
         });
     }
 
-    fn update(&mut self) {
-        let RtoConfig { initial, floor, ceiling } = self.config;
+    /// The timeout without back-off: RFC 6298 section 2, with a margin of at least half a round trip in the place of its
+    /// clock granularity. Over a long steady path the variance becomes so small that the least disturbance would look like a
+    /// loss.
+    fn base(&self) -> Duration {
+        let RtoConfig { initial, floor, .. } = self.config;
         let base = match self.estimate {
             None => initial,
             Some(Estimate { srtt, rttvar }) => {
-                Duration::from_nanos((srtt + (4 * rttvar).max(GRANULARITY)).unsigned_abs())
+                Duration::from_nanos((srtt + (4 * rttvar).max(srtt / 2)).unsigned_abs())
             }
         };
+        base.max(floor)
+    }
+
+    fn update(&mut self) {
         let level = self.doublings.saturating_add(self.unmeasured.checked_ilog2().unwrap_or(0));
         let factor = 1u32.checked_shl(level).unwrap_or(u32::MAX);
-        self.current = base.max(floor).saturating_mul(factor).min(ceiling);
+        self.current = self.base().saturating_mul(factor).min(self.config.ceiling);
     }
 }
 
@@ -137,3 +142,6 @@ pub(crate) enum BackOff {
     None,
     Ended,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! The vectors of `worker.json`, to the bit: which packet carries what, where, and with which digest.
 
-use std::ops::Range;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use core::ops::Range;
 
 use serde::Deserialize;
 use switchml_proto::numeric::{ElementType, Reduction, ScalingFactor};

@@ -81,11 +81,6 @@ impl RecvBatch {
         self.octets.chunks_exact_mut(self.capacity)
     }
 
-    /// Where datagram `i` of a look may be put, `i` below [`BATCH`].
-    pub(super) fn place_mut(&mut self, i: usize) -> &mut [u8] {
-        &mut self.octets[i * self.capacity..][..self.capacity]
-    }
-
     /// A datagram of `len` octets from `from` was put into the next place. What did not fit there counts as one octet
     /// too many.
     pub(super) fn push(&mut self, from: SocketAddr, len: usize) {

@@ -28,8 +28,9 @@ pub(crate) use batch::{BATCH, RecvBatch};
 use faults::Injectors;
 pub use faults::{Faults, InvalidFaults};
 
-/// Octets asked for in each of a socket's two buffers; the system may give less.
-const SOCKET_BUFFER: usize = 4 << 20;
+/// Octets asked for in each of a socket's two buffers. Linux gives what it can; others refuse what is too much, and
+/// are asked for less.
+const SOCKET_BUFFERS: [usize; 3] = [4 << 20, 1 << 20, 256 << 10];
 
 /// How long a full socket buffer is waited for before what is left of a run is dropped.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -123,8 +124,9 @@ impl Transport {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
-        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
-        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+        // What was given in the end, `buffers` tells.
+        let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_recv_buffer_size(size).is_ok());
+        let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_send_buffer_size(size).is_ok());
         mtu::forbid_fragments(&socket, address)?;
         socket.bind(&address.into())?;
         if let Some(peer) = peer {
@@ -304,23 +306,16 @@ impl Transport {
     }
 }
 
-/// Whether the network refused, not the socket: an ICMP message told so, or there is no way to the peer now.
+/// Whether the network or a want of memory refused, and not the socket itself: it may pass.
 fn is_soft(error: &io::Error) -> bool {
     use io::ErrorKind::{
-        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
-        PermissionDenied,
+        ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable, OutOfMemory,
     };
-    is_too_long(error)
-        || matches!(
-            error.kind(),
-            ConnectionRefused
-                | ConnectionReset
-                | HostUnreachable
-                | NetworkDown
-                | NetworkUnreachable
-                | PermissionDenied
-        )
-        || error.raw_os_error() == Some(libc::EPROTO)
+    let kinds =
+        [ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable, OutOfMemory];
+    // An ICMP message of a rare kind shows as EPROTO.
+    let codes = [libc::EMSGSIZE, libc::EPROTO, libc::ENOBUFS];
+    kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 fn is_too_long(error: &io::Error) -> bool {

@@ -8,7 +8,8 @@ use super::{BATCH, Outgoing, RecvBatch};
 /// Receives what waits. An error after the first datagram is left for the next look.
 pub(super) fn recv(socket: &UdpSocket, batch: &mut RecvBatch) -> io::Result<()> {
     for i in 0..BATCH {
-        match socket.recv_from(batch.place_mut(i)) {
+        let Some(place) = batch.places_mut().nth(i) else { break };
+        match socket.recv_from(place) {
             Ok((len, from)) => batch.push(from, len),
             Err(_) if i > 0 => break,
             Err(error) => return Err(error),

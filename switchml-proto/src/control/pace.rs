@@ -11,6 +11,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 /// A message's times: due at once, then again after 20 ms, and each wait twice the one before, up to 500 ms.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pace {
     due: Instant,
     wait: Duration,
@@ -33,6 +34,11 @@ impl Pace {
     pub(super) fn sent(&mut self, now: Instant) {
         self.due = now + self.wait;
         self.wait = LONGEST.min(self.wait * 2);
+    }
+
+    /// The message is due at `at`, if it was to be later.
+    pub(super) fn not_later_than(&mut self, at: Instant) {
+        self.due = self.due.min(at);
     }
 
     /// The message is due again at `at`, and its waits begin anew.

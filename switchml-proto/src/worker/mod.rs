@@ -88,6 +88,8 @@
 //!
 //! Under a stream of datagrams the wait of step 6 may never be in vain: call
 //! [`handle_timeout`](Worker::handle_timeout) then too, once for each batch of datagrams.
+//! But take the datagrams that wait first: a process that was stopped for a while would otherwise send again what was
+//! answered long ago.
 //!
 //! # What it does not do
 //!
@@ -355,7 +357,7 @@ impl<'s> Worker<'s> {
         self.failure
     }
 
-    /// The oldest packet that was sent and has no result; also after a failure, that of then.
+    /// The oldest packet that was sent and has no result. After a failure that of then, until the last event was told.
     ///
     /// Costs O(W): meant for a line each second, not for each packet.
     #[must_use]
@@ -401,3 +403,6 @@ impl Worker<'_> {
             .find_map(|(place, open)| Some((place, open.as_ref()?.plan, open.as_ref()?.plan.packet(seq)?)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,3 +46,6 @@ impl SeqSpace {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

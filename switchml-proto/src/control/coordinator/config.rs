@@ -71,3 +71,19 @@ impl fmt::Debug for CoordinatorConfig {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for CoordinatorConfig {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let Self { slots, lanes, largest_chunk, lease, join_timeout, seed: _ } = self;
+        defmt::write!(
+            f,
+            "CoordinatorConfig {{ slots: {}, lanes: {}, largest_chunk: {}, lease: {}, join_timeout: {}, .. }}",
+            slots,
+            lanes,
+            largest_chunk,
+            lease,
+            join_timeout
+        );
+    }
+}

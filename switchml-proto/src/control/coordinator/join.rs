@@ -10,6 +10,7 @@ use crate::wire::{Field, HEADER_LEN, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSI
 
 /// What a join that is not refused will change.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Admission {
     /// Nothing: it is a repetition.
     Again(JobIndex),
@@ -59,7 +60,7 @@ impl Coordinator<'_> {
         };
         let padded = len >= HEADER_LEN + join.chunk.octets();
         match admission {
-            Admission::Again(at) => self.rejoin(now, source, at, join, padded, plane),
+            Admission::Again(at) => self.rejoin(now, source, at, join, padded),
             Admission::NewLane(_) | Admission::NewRank(_) | Admission::NewJob { .. } if !padded => {
                 self.counters.unpadded_joins += 1;
                 Heard::Accepted
@@ -112,9 +113,10 @@ impl Coordinator<'_> {
                 return Err(disagreement);
             }
             match job.stage {
-                Stage::Joining | Stage::Ready => {}
-                Stage::Aborting { .. } => return Err(RejectReason::Ending),
+                // A member that does not know yet that it is over gets its welcome, and with it the abort.
+                Stage::Aborting { .. } if !self.is_member(source, join) => return Err(RejectReason::Ending),
                 Stage::Refused(refused) => return Err(refused.into()),
+                Stage::Joining | Stage::Ready | Stage::Aborting { .. } => {}
             }
         }
         let path = plane.largest_datagram(source.address).map(ChunkSize::largest_within);
@@ -153,6 +155,14 @@ impl Coordinator<'_> {
         }
     }
 
+    /// Whether the join repeats one that made its source a port.
+    fn is_member(&self, source: Source, join: &Join) -> bool {
+        let port = self.storage.port(source.lane, source.address);
+        port.filter(|port| port.rank == join.rank)
+            .and_then(|port| self.storage.member(port.job, port.rank))
+            .is_some_and(|member| member.nonce == join.nonce)
+    }
+
     fn check_member_room(&self) -> Result<(), RejectReason> {
         if self.storage.members.iter().all(|entry| entry.0.is_some()) {
             return Err(RejectReason::TooManyMembers);
@@ -167,25 +177,18 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    fn rejoin(
-        &mut self,
-        now: Instant,
-        source: Source,
-        at: JobIndex,
-        join: &Join,
-        padded: bool,
-        plane: &mut dyn DataPlane,
-    ) -> Heard {
+    fn rejoin(&mut self, now: Instant, source: Source, at: JobIndex, join: &Join, padded: bool) -> Heard {
+        let Some(stage) = self.storage.job(at).map(|job| job.stage) else { return Heard::Foreign };
         let Some(member) = self.storage.member_mut(at, join.rank) else { return Heard::Foreign };
         if member.standing != Standing::Present {
             return Heard::Stale;
         }
-        // A lease that has run out, unnoticed as yet, is not renewed.
-        if member.heard + self.config.lease <= now {
-            self.sweep(now, plane);
-            return Heard::Stale;
+        if let Stage::Aborting { .. } = stage {
+            member.abort_due = now;
+            self.next_abort = Some(now);
+        } else {
+            member.heard = now;
         }
-        member.heard = now;
         self.owe(source, if padded { Owed::Padded } else { Owed::Short });
         Heard::Accepted
     }
@@ -284,14 +287,14 @@ impl Coordinator<'_> {
             let (job, missing) = (job.job, job.missing());
             self.tell(CoordinatorEvent::Joined { job, rank: join.rank });
             if missing.is_empty() {
-                self.begin(now, at, plane);
+                self.begin(at, plane);
             }
         }
         Heard::Accepted
     }
 
     /// All have joined: data may flow (C-2).
-    fn begin(&mut self, now: Instant, at: JobIndex, plane: &mut dyn DataPlane) {
+    fn begin(&mut self, at: JobIndex, plane: &mut dyn DataPlane) {
         let Some(job) = self.storage.job(at) else { return };
         let plan = SessionPlan {
             job: job.job,
@@ -317,7 +320,6 @@ impl Coordinator<'_> {
             port.owed = Owed::Padded;
         }
         self.owed_from = Some(0);
-        self.wake_at(now + self.config.lease);
     }
 
     fn owe(&mut self, source: Source, owed: Owed) {

@@ -9,6 +9,7 @@ use crate::wire::{AbortReason, Message, PhaseState, STATUS_AGE_UNKNOWN, StatusRe
 
 /// Who claims to speak, in which session.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Speaker {
     pub(super) source: Source,
     pub(super) job: JobId,
@@ -17,32 +18,17 @@ pub(super) struct Speaker {
 }
 
 impl Coordinator<'_> {
-    pub(super) fn hear_keep_alive(
-        &mut self,
-        now: Instant,
-        speaker: Speaker,
-        nonce: Nonce,
-        plane: &mut dyn DataPlane,
-    ) -> Heard {
+    pub(super) fn hear_keep_alive(&mut self, now: Instant, speaker: Speaker, nonce: Nonce) -> Heard {
         let Some(at) = self.storage.job_of_session(speaker.session) else {
             return self.answer_unknown_session(speaker);
         };
-        let lease = self.config.lease;
         let Some((stage, member)) = self.member_speaking(at, speaker, Some(nonce)) else {
             return Heard::Foreign;
         };
         match (stage, member.standing) {
             (Stage::Joining | Stage::Ready, Standing::Present) => {
-                let lapsed = member.heard + lease <= now;
-                if !lapsed {
-                    member.heard = now;
-                }
+                member.heard = now;
                 self.counters.keep_alives += 1;
-                if lapsed {
-                    // Too late, though nobody has noticed yet.
-                    self.sweep(now, plane);
-                    return self.answer_end(at, speaker);
-                }
                 self.answer(speaker.source, Message::Alive { session: speaker.session, nonce });
                 Heard::Accepted
             }

@@ -78,6 +78,7 @@ pub struct Coordinator<'s> {
 
 /// Whether joins are taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Intake {
     Open,
     Closed,
@@ -85,6 +86,7 @@ enum Intake {
 
 /// Where a datagram came from, or goes to.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct Source {
     lane: LaneId,
     address: SocketAddr,
@@ -168,7 +170,7 @@ impl<'s> Coordinator<'s> {
             }
             Ok(Message::Join(join)) => self.hear_join(now, source, &join, len, plane),
             Ok(Message::KeepAlive { job, rank, session, nonce }) => {
-                self.hear_keep_alive(now, speaker(job, session, rank), nonce, plane)
+                self.hear_keep_alive(now, speaker(job, session, rank), nonce)
             }
             Ok(Message::Leave { job, rank, session, nonce }) => {
                 self.hear_leave(now, speaker(job, session, rank), nonce, plane)
@@ -296,5 +298,12 @@ impl<'s> Coordinator<'s> {
         }
         // There is room now.
         let _ = self.events.push_back(event);
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Coordinator<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Coordinator {{ config: {}, counters: {}, .. }}", self.config, self.counters);
     }
 }

@@ -9,6 +9,7 @@ const NUMBERS: usize = 256;
 
 /// Until when each number rests.
 #[derive(Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct JobNumbers {
     rested_at: [Instant; NUMBERS],
 }

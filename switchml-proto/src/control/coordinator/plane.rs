@@ -64,6 +64,7 @@ pub enum PhaseStatus {
 
 /// A session that is about to begin.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct SessionPlan<'a> {
     /// The job's number.

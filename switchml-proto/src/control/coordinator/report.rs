@@ -82,6 +82,7 @@ pub enum SessionState {
 
 /// What there is to know of a session.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct SessionView<'a> {
     /// Name of the job.

@@ -86,3 +86,10 @@ impl fmt::Debug for Secret {
         f.debug_struct("Secret").finish_non_exhaustive()
     }
 }
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Secret {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Secret {{ .. }}");
+    }
+}

@@ -13,6 +13,7 @@ use crate::wire::{AbortReason, JobName};
 ///
 /// A datagram may look at every entry once or twice: lend what the aggregator shall serve, and no more.
 #[derive(Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
 pub struct CoordinatorStorage<'s> {
     /// One for each job at a time; 256 is the most that job numbers allow.
@@ -25,14 +26,17 @@ pub struct CoordinatorStorage<'s> {
 
 /// Room for one job.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct JobEntry(pub(super) Option<Job>);
 
 /// Room for one rank of a job.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemberEntry(pub(super) Option<Membership>);
 
 /// Room for one lane of one rank of a job.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PortEntry(pub(super) Option<Port>);
 
 impl JobEntry {
@@ -52,9 +56,11 @@ impl PortEntry {
 
 /// Which job entry something belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct JobIndex(pub(super) u16);
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Job {
     pub(super) name: JobName,
     pub(super) run: u64,
@@ -76,6 +82,7 @@ pub(super) struct Job {
 
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Stage {
     Joining,
     Ready,
@@ -91,6 +98,7 @@ pub(super) enum Stage {
 
 /// Whether the data plane holds a job's slots.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Plane {
     Installed,
     Untouched,
@@ -98,6 +106,7 @@ pub(super) enum Plane {
 
 /// What a look at all members found out about one job.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Census {
     /// Ranks that still have to be heard of: neither left nor told that the job is over.
     pub(super) present: WorkerSet,
@@ -114,6 +123,7 @@ impl Census {
 
 /// A rank of a job: the process that joined as it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Membership {
     pub(super) job: JobIndex,
     pub(super) rank: Rank,
@@ -131,6 +141,7 @@ pub(super) struct Membership {
 
 /// What a member still owes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Standing {
     /// To renew its lease.
     Present,
@@ -142,6 +153,7 @@ pub(super) enum Standing {
 
 /// A lane of a member: the address that it joined from (W-10).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Port {
     pub(super) job: JobIndex,
     pub(super) rank: Rank,
@@ -152,6 +164,7 @@ pub(super) struct Port {
 
 /// Which answer to its join a port still has to get.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Owed {
     Nothing,
     /// One without padding: the path is proven.

@@ -9,6 +9,7 @@ use crate::wire::{Message, Welcome};
 
 /// An answer that is sent once, as soon as the caller polls.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Answer {
     to: Source,
     message: Message,
@@ -21,6 +22,7 @@ const HINT_BURST: Duration = Duration::from_millis(200);
 
 /// Limits the rate of hints, since their senders' addresses may be forged (C-3).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct HintLimit {
     /// When the hints sent so far are paid for.
     paid_at: Instant,

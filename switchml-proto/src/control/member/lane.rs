@@ -10,11 +10,15 @@ use crate::control::pace::Pace;
 const WAITING: Duration = Duration::from_millis(250);
 /// The shortest time between a join with a cookie and the next one that a new cookie causes.
 const COOKIE_GAP: Duration = Duration::from_millis(20);
+/// The longest wait between two joins to an aggregator that has answered: so many fit in the connect timeout
+/// that a path with heavy losses is not taken for a small one.
+const LONGEST_AFTER_CHALLENGE: Duration = Duration::from_millis(125);
 /// With fewer padded joins unanswered, bad luck is as likely as a small path.
 const TELLING_ATTEMPTS: u32 = 3;
 
 /// One lane's part of joining.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Lane {
     cookie: Option<u64>,
     /// Joins sent with a cookie.
@@ -27,6 +31,7 @@ pub(super) struct Lane {
 
 /// Whether datagrams as long as data packets were seen to go both ways (W-11).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum Path {
     Unproven,
     Proven,
@@ -34,6 +39,7 @@ enum Path {
 
 /// What the aggregator has said to this lane in the present session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Progress {
     Asking,
     Welcomed,
@@ -42,6 +48,7 @@ pub(super) enum Progress {
 
 /// What the next join of a lane looks like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Shape {
     /// As short as it can be, with this cookie (0 before there is one).
     Short { cookie: u64 },
@@ -51,6 +58,7 @@ pub(super) enum Shape {
 
 /// Why a lane has not joined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) enum Obstacle {
     Silence,
     SmallPath,
@@ -88,14 +96,15 @@ impl Lane {
         }
         self.pace.sent(now);
         self.last_sent = now;
-        if self.progress == Progress::Welcomed {
-            self.pace.restart(now + WAITING);
-        }
         let Some(cookie) = self.cookie else { return Some(Shape::Short { cookie: 0 }) };
+        match self.progress {
+            Progress::Asking => self.pace.not_later_than(now + LONGEST_AFTER_CHALLENGE),
+            Progress::Welcomed | Progress::Ready => self.pace.restart(now + WAITING),
+        }
         self.attempts = self.attempts.saturating_add(1);
         // Where the path is too small for a padded join, every third one is short, so that the aggregator can
         // say which chunk would fit.
-        let short = self.is_proven() || self.attempts.is_multiple_of(3);
+        let short = self.progress == Progress::Welcomed || self.attempts.is_multiple_of(3);
         Some(if short { Shape::Short { cookie } } else { Shape::Padded { cookie } })
     }
 
@@ -107,6 +116,8 @@ impl Lane {
         // A cookie that replaces another one waits a little, so that two cookies cannot chase each other.
         let at = if self.cookie.is_some() { now.max(self.last_sent + COOKIE_GAP) } else { now };
         self.cookie = Some(cookie);
+        // An aggregator that was restarted has forgotten this lane, and wants its path proven again.
+        self.progress = Progress::Asking;
         self.pace.restart(at);
         true
     }

@@ -21,6 +21,9 @@ use crate::Instant;
 use crate::ids::{LaneCount, LaneId, Nonce, Rank, Seq, WorkerSet};
 use crate::wire::{AbortReason, HEADER_LEN, Join, MAX_CONTROL_LEN, Message};
 
+/// No lease that a member is told is shorter than this; a shorter one is no lease.
+const SHORTEST_LEASE: Duration = Duration::from_millis(1);
+
 /// The member's machine.
 ///
 /// Its calls take constant time, save that each looks at up to 16 lanes.
@@ -48,6 +51,7 @@ pub struct Member {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 enum State {
     Joining,
     Live(Pulse),
@@ -63,6 +67,7 @@ enum State {
 
 /// A last message, repeated until it is acknowledged or a lease has passed.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct Farewell {
     session: SessionParams,
     pace: Pace,
@@ -272,7 +277,6 @@ impl Member {
 
     fn end(&mut self, event: MemberEvent) {
         self.state = State::Over;
-        self.queries = [None; LaneCount::MAX];
         self.events.last(event);
     }
 
@@ -333,5 +337,9 @@ impl Farewell {
     }
 }
 
-/// No lease that a member is told is shorter than this; a shorter one is no lease.
-const SHORTEST_LEASE: Duration = Duration::from_millis(1);
+#[cfg(feature = "defmt")]
+impl defmt::Format for Member {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Member {{ config: {}, state: {}, .. }}", self.config, self.state);
+    }
+}

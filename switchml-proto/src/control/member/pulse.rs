@@ -10,9 +10,10 @@ const HINT_GAP: Duration = Duration::from_millis(50);
 /// No timer of a member is shorter, whatever lease it is told.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// When keep-alives are due: at once, then a third of the lease after each one that was answered, and a twelfth
+/// When keep-alives are due: at once, then a third of the lease after each one that was answered, and a twenty-fourth
 /// after each that was not.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pulse {
     lease: Duration,
     due: Instant,
@@ -37,7 +38,7 @@ impl Pulse {
         }
         let turn = self.unanswered as usize % usize::from(lanes.get());
         self.last_sent = Some(now);
-        self.due = now + SHORTEST.max(self.lease / 12);
+        self.due = now + SHORTEST.max(self.lease / 24);
         self.unanswered = self.unanswered.wrapping_add(1);
         lanes.lanes().nth(turn)
     }

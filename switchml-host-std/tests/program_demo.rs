@@ -1,0 +1,103 @@
+//! `switchml demo` and `switchml bench`, small.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+
+mod program_common;
+
+use program_common::{Running, run, switchml};
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn i1_i2_the_demo_checks_every_element() {
+    let ended = run("demo --elements 50000 --rounds 2 --json").succeeded();
+    let report = json(&ended.stdout);
+    assert_eq!(report["checked"], 50_000 * 2 * 4);
+    assert!(report["worst_error_of_bound"].as_f64().unwrap() <= 1.0, "{report}");
+    assert_eq!(report["seconds"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn i1_i2_the_demo_checks_every_element_in_a_bad_network() {
+    let ended = run(
+        "demo --workers 5 --lanes 2 --elements 100000 --rounds 2 --loss 0.01 --duplicate 0.01 --reorder 0.05 --chunk 64",
+    )
+    .succeeded();
+    assert!(ended.stdout.contains("1000000 elements compared with the exact sum"), "{ended:?}");
+    assert!(ended.stdout.contains("1 % lost, 1 % duplicated, 5 % reordered"), "{ended:?}");
+    let again = ended.stdout.lines().find(|line| line.contains("packets ")).unwrap();
+    assert!(!again.contains(" 0 of them again"), "{again}");
+}
+
+#[test]
+fn m2_the_demo_runs_with_one_worker_and_with_no_elements() {
+    run("demo --workers 1 --elements 1000 --rounds 1 --quiet").succeeded();
+    let ended = run("demo --workers 2 --elements 0 --rounds 1 --json").succeeded();
+    assert_eq!(json(&ended.stdout)["checked"], 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn i6_a_worker_that_dies_ends_the_demo_and_is_named() {
+    let mut demo = Running::start(&mut switchml("demo --elements 20000000 --rounds 9 -v"));
+    demo.says("4 workers started");
+    let victim = *demo.children().last().unwrap();
+    let kill = std::process::Command::new("kill").args(["-KILL", &victim.to_string()]).status();
+    assert!(kill.unwrap().success());
+    demo.end().failed_with("worker 3 was ended by signal 9");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn workers_end_with_the_demo() {
+    let mut demo = Running::start(&mut switchml("demo --elements 20000000 --rounds 9 -v"));
+    demo.says("4 workers started");
+    let children = demo.children();
+    assert_eq!(children.len(), 4);
+    demo.kill();
+    let deadline = std::time::Instant::now() + program_common::PATIENCE;
+    while children.iter().any(|child| std::path::Path::new(&format!("/proc/{child}/exe")).exists()) {
+        assert!(std::time::Instant::now() < deadline, "a worker goes on alone");
+        std::thread::sleep(core::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_bench_gives_every_figure() {
+    let ended = run("bench --quick --json").succeeded();
+    let report = json(&ended.stdout);
+    let figures = report["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 11, "{report}");
+    for figure in figures {
+        assert!(figure["value"].as_f64().is_some_and(|value| value > 0.0), "{figure}");
+    }
+    let places: Vec<_> = figures.iter().map(|figure| figure["place"].as_str().unwrap()).collect();
+    for place in ["in_memory", "in_cache", "loopback"] {
+        assert!(places.contains(&place), "{places:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_as_wrong_usage() {
+    for wrong in [
+        "demo --workers 65",
+        "demo --workers 0",
+        "demo --loss 1.5",
+        "demo --chunk 100",
+        "demo --window 3",
+        "demo --lanes 17",
+        "demo --rounds 0",
+        "switch --slots 0",
+        "switch --lease -1",
+        "allreduce --switch a:1 --job j --rank 0 --world 65 --input a --output b",
+        "allreduce --switch a:1 --job j --rank 0 --world 2 --input a --output b --factor 0",
+        "allreduce --switch a:1 --job j --rank 0 --world 2 --input a --output b --op max",
+        "nothing",
+    ] {
+        let ended = run(wrong);
+        assert_eq!(ended.code, Some(2), "{wrong}: {ended:?}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Timers: T-6, T-8, T-9.
+
+use std::format;
+
+use super::*;
+use crate::wire::AbortReason;
+
+#[test]
+fn t6_an_unanswered_packet_is_sent_again_at_its_deadline_and_not_before() {
+    let mut worker = worker(4);
+    worker.start(integers(1), Instant::ZERO).unwrap();
+    assert_eq!(worker.poll_timeout(), Some(Instant::ZERO), "output waits");
+    let sent = sendable(&mut worker, Instant::ZERO);
+    assert_eq!(worker.poll_timeout(), Some(at(50 * MS)));
+    let before = format!("{:?}{:?}{:?}", worker.slots, worker.rto, worker.stats);
+    for early in [0, 1, 49] {
+        worker.handle_timeout(at(early * MS));
+        assert_eq!(worker.poll_transmit(at(early * MS)), None);
+    }
+    assert_eq!(format!("{:?}{:?}{:?}", worker.slots, worker.rto, worker.stats), before);
+    worker.handle_timeout(at(50 * MS));
+    assert_eq!(worker.poll_timeout(), Some(at(50 * MS)), "output waits");
+    let again = sendable(&mut worker, at(50 * MS));
+    assert_eq!(again[0].header(), sent[0].header());
+    assert!(again[0].is_retransmission() && !sent[0].is_retransmission());
+    assert_eq!(worker.poll_timeout(), Some(at(150 * MS)), "twice as long");
+    assert_eq!((worker.stats().sent, worker.stats().timeouts, worker.stats().expiries), (1, 1, 1));
+}
+
+#[test]
+fn t6_packets_due_together_double_the_back_off_once() {
+    let mut worker = worker(4);
+    worker.start(integers(4), Instant::ZERO).unwrap();
+    for i in 0..4 {
+        assert!(worker.poll_transmit(at(i * MS)).is_some());
+    }
+    worker.handle_timeout(at(50 * MS));
+    assert_eq!((worker.stats().expiries, sendable(&mut worker, at(50 * MS)).len()), (1, 4));
+    assert_eq!(worker.rto(), 100 * MS);
+}
+
+#[test]
+fn t6_the_end_of_a_back_off_gives_all_under_way_a_new_timeout() {
+    let mut worker = worker(4);
+    worker.start(integers(4), Instant::ZERO).unwrap();
+    let sent = sendable(&mut worker, Instant::ZERO);
+    worker.handle_timeout(at(50 * MS));
+    sendable(&mut worker, at(50 * MS));
+    answer(&mut worker, at(120 * MS), &sent[2]);
+    assert_eq!((worker.rto(), worker.poll_timeout()), (50 * MS, Some(at(170 * MS))));
+}
+
+#[test]
+fn t8_no_result_for_the_stall_time_fails_and_names_the_oldest_packet() {
+    let mut config = config(4);
+    config.stall_time = Duration::from_secs(5);
+    let mut worker = worker_with(config);
+    worker.start(integers(4), at(MS)).unwrap();
+    let sent = sendable(&mut worker, at(MS));
+    answer(&mut worker, at(2 * MS), &sent[0]);
+    let stalls_at = at(2 * MS) + config.stall_time;
+    let waiting = worker.waiting().unwrap();
+    assert_eq!(
+        (waiting.seq, waiting.since, waiting.collective),
+        (FIRST.plus(1), at(2 * MS), CollectiveId(0))
+    );
+    let mut now = at(2 * MS);
+    // The back-off lets it send some ten times until then.
+    for _ in 0..100 {
+        assert_eq!(worker.poll_event(), None);
+        sendable(&mut worker, now);
+        now = worker.poll_timeout().unwrap();
+        worker.handle_timeout(now);
+        if worker.failure().is_some() {
+            break;
+        }
+    }
+    assert_eq!(now, stalls_at);
+    assert_eq!(worker.waiting(), Some(waiting));
+    let failure = Failure::Stalled { seq: FIRST.plus(1) };
+    assert_eq!(worker.poll_event(), Some(Event::Failed { collective: CollectiveId(0), failure }));
+    assert_eq!(worker.waiting(), None);
+}
+
+#[test]
+fn t8_idle_time_is_no_stall() {
+    let mut worker = worker(4);
+    let long = 2 * Config::STALL_TIME;
+    worker.handle_timeout(at(long));
+    worker.start(integers(1), at(2 * long)).unwrap();
+    worker.handle_timeout(at(3 * long));
+    let sent = sendable(&mut worker, at(4 * long));
+    worker.handle_timeout(at(4 * long + MS));
+    answer(&mut worker, at(4 * long + MS), &sent[0]);
+    worker.handle_timeout(at(9 * long));
+    assert_eq!((worker.failure(), worker.poll_timeout()), (None, None));
+    assert_eq!(worker.poll_event(), Some(Event::Finished(CollectiveId(0))));
+}
+
+#[test]
+fn t8_an_ended_session_fails_what_is_open_but_not_what_has_ended() {
+    let mut worker = worker(4);
+    worker.start(integers(1), Instant::ZERO).unwrap();
+    let first = sendable(&mut worker, Instant::ZERO);
+    worker.start(integers(1), Instant::ZERO).unwrap();
+    answer(&mut worker, Instant::ZERO, &first[0]);
+    let culprit = Some(Rank::new(2).unwrap());
+    let failure = Failure::Aborted { reason: AbortReason::LeaseExpired, culprit };
+    worker.fail(failure);
+    worker.fail(Failure::AggregatorLost);
+    assert_eq!(worker.poll_event(), Some(Event::Finished(CollectiveId(0))));
+    assert_eq!(worker.poll_event(), Some(Event::Failed { collective: CollectiveId(1), failure }));
+    assert_eq!((worker.poll_event(), worker.can_start()), (None, false));
+    assert_eq!(format!("{failure}"), "session aborted because of rank 2: a lease ran out");
+}
+
+#[test]
+fn t9_a_packet_overtaken_by_more_than_the_allowance_is_sent_again_once() {
+    let mut worker = worker(4);
+    worker.start(integers(9), Instant::ZERO).unwrap();
+    let first = sendable(&mut worker, Instant::ZERO);
+    for packet in &first[1..] {
+        answer(&mut worker, at(MS / 10), packet);
+    }
+    // Results of packets sent at the same time say nothing.
+    let second = sendable(&mut worker, at(MS));
+    assert_eq!(seqs(&second), [5, 6, 7]);
+    answer(&mut worker, at(MS + MS / 10), &second[0]);
+    let early = sendable(&mut worker, at(MS + MS / 10));
+    assert_eq!(early[0].header().seq, first[0].header().seq);
+    assert_eq!(early[0].cause(), Cause::Overtaken);
+    // Once only: from now on it has its deadline.
+    for packet in &second[1..] {
+        answer(&mut worker, at(3 * MS), packet);
+    }
+    assert_eq!(sendable(&mut worker, at(3 * MS)), []);
+    assert_eq!(worker.stats().overtaken, 1);
+    assert_eq!(worker.poll_timeout(), Some(at(MS + MS / 10) + worker.rto()));
+}
+
+#[test]
+fn t9_results_of_packets_sent_twice_overtake_nothing() {
+    let mut worker = worker(2);
+    worker.start(integers(2), Instant::ZERO).unwrap();
+    assert!(worker.poll_transmit(Instant::ZERO).is_some());
+    let second = worker.poll_transmit(at(20 * MS)).unwrap();
+    worker.handle_timeout(at(50 * MS));
+    assert_eq!(sendable(&mut worker, at(50 * MS)).len(), 1);
+    worker.handle_timeout(at(120 * MS));
+    assert_eq!(sendable(&mut worker, at(120 * MS)).len(), 1);
+    answer(&mut worker, at(121 * MS), &second);
+    assert_eq!(worker.poll_transmit(at(121 * MS)), None);
+}
+
+#[test]
+fn a_clock_that_goes_back_is_held() {
+    let mut worker = worker(2);
+    worker.start(integers(2), at(10 * MS)).unwrap();
+    sendable(&mut worker, Instant::ZERO);
+    assert_eq!(worker.poll_timeout(), Some(at(60 * MS)));
+    worker.handle_timeout(Instant::from_nanos(u64::MAX));
+    assert!(matches!(worker.failure(), Some(Failure::Stalled { .. })));
+}
