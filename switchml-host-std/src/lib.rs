@@ -1,6 +1,6 @@
 //! SwitchML on hosts with std: all-reduce over UDP, and the software switch that makes the sums.
 //!
-//! - `Communicator` is for programs that train: each process joins a job with its rank, and all-reduces its tensors
+//! - [`Communicator`] is for programs that train: each process joins a job with its rank, and all-reduces its tensors
 //!   with the other ranks. It is what most people need.
 //! - [`Switch`] is the aggregator where no programmable switch stands: on any machine that all workers reach.
 //! - [`kernels`] are the core's conversions, compiled for the processor that is found.
@@ -42,6 +42,9 @@ pub mod kernels;
 mod switch;
 mod transport;
 
+pub use half::{bf16, f16};
+// Its types stand in this crate's signatures.
+pub use switchml_proto;
 pub use switchml_proto::numeric::{Reduction as ReduceOp, ScalingFactor};
 
 pub use communicator::{

@@ -44,7 +44,7 @@ pub struct Builder {
     on_waiting: Option<OnWaiting>,
 }
 
-/// The callback gets no more often than this.
+/// How long something is waited for before the callback tells of it, and how often it does then.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Builder {

@@ -110,9 +110,7 @@ impl Lane<'_> {
         loop {
             let now = self.session.clock.now();
             self.take_tasks();
-            self.start(now);
-            self.transmit(now);
-            self.finish();
+            self.go_on(now);
             self.end_or_ask(now);
             if self.leave == Leave::Ready && self.session.is_over() {
                 return Ok(());
@@ -125,8 +123,7 @@ impl Lane<'_> {
                 looks = 0;
                 let now = self.session.clock.now();
                 self.handle_timeouts(now);
-                self.transmit(now);
-                self.finish();
+                self.go_on(now);
                 if looked == Looked::Nothing {
                     self.sleep(&mut poll, &mut events)?;
                 }
@@ -140,6 +137,14 @@ impl Lane<'_> {
         if inbox.leave && self.leave == Leave::NotAsked {
             self.leave = Leave::Asked;
         }
+    }
+
+    /// Does all that can be done now: nothing but a datagram, a task or time brings more.
+    fn go_on(&mut self, now: Instant) {
+        // What has ended makes room for the next.
+        self.finish();
+        self.start(now);
+        self.transmit(now);
     }
 
     fn start(&mut self, now: Instant) {

@@ -44,17 +44,25 @@ pub use self::waiting::{Waiting, WaitingFor};
 /// does. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
 /// all ranks fail.
 ///
-/// ```no_run
+/// ```
 /// use switchml_host_std::{Communicator, ReduceOp};
+/// # use switchml_host_std::{Switch, SwitchConfig};
+/// # let mut config = SwitchConfig::new([127, 0, 0, 1].into());
+/// # config.port_base = 0;
+/// # let switch = Switch::bind(config)?;
+/// # let address = switch.local_addr();
+/// # std::thread::spawn(move || switch.run());
 ///
-/// let mut comm = Communicator::builder("10.0.0.1:48864").job("resnet50").rank(0).world_size(4).connect()?;
-/// let mut gradients = vec![0.5_f32; 1 << 20];
+/// // As the only rank; `address` is the switch's, as in "10.0.0.1:48864".
+/// let mut comm = Communicator::builder(address).job("resnet50").rank(0).world_size(1).connect()?;
+/// let mut gradients = vec![0.5_f32; 10_000];
 /// comm.all_reduce(&mut gradients, ReduceOp::Mean)?;
-/// let pending = comm.start_all_reduce(vec![1.0_f32; 4096], ReduceOp::Sum)?;
+/// let pending = comm.start_all_reduce(vec![1.0_f32; 4096], ReduceOp::Sum)?; // while others are computed
 /// comm.broadcast(&mut gradients, 0)?;
 /// let bucket = pending.wait()?;
+/// assert_eq!((gradients[9_999], bucket[0]), (0.5, 1.0));
 /// comm.leave()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Communicator {
@@ -86,7 +94,7 @@ impl Communicator {
 
     /// Replaces the elements of `tensor` by their sums or means over all ranks, and blocks until all have come.
     ///
-    /// `how` is a [`Reduction`], or [`ReduceOptions`] made from one. All ranks receive the same bits.
+    /// `how` is a [`ReduceOp`](crate::ReduceOp), or [`ReduceOptions`] made from one. All ranks receive the same bits.
     ///
     /// # Errors
     /// [`Error`]; if the session has failed, it says whether some chunks hold results already.

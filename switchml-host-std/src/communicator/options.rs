@@ -2,7 +2,7 @@
 
 use switchml_proto::numeric::{Reduction, ScalingFactor};
 
-/// What an all-reduce computes, and how. Made from a [`Reduction`]; all ranks give the same.
+/// What an all-reduce computes, and how. Made from a [`ReduceOp`](crate::ReduceOp); all ranks give the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReduceOptions {
     pub(super) reduction: Reduction,

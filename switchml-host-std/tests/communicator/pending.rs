@@ -107,3 +107,21 @@ fn leaving_finishes_what_is_pending() {
         },
     );
 }
+
+#[test]
+fn a_long_queue_of_short_ones_drains() {
+    let switch = TestSwitch::start();
+    for world_size in [1, 3] {
+        switch.run(
+            world_size,
+            |builder| builder.lanes(2),
+            |mut comm| {
+                let start = |i: i32| comm.start_all_reduce(vec![i; 3], ReduceOp::Sum).unwrap();
+                let pending: Vec<_> = (0..500).map(start).collect();
+                for (i, pending) in pending.into_iter().enumerate() {
+                    assert_eq!(*pending.wait().unwrap(), [(i * world_size) as i32; 3]);
+                }
+            },
+        );
+    }
+}
