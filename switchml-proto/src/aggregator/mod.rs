@@ -55,10 +55,11 @@ use crate::ids::ChunkSize;
 use crate::wire::{Packet, PayloadSize};
 use pool::Pool;
 
+pub use crate::phase::PhaseStatus;
 pub use counters::Counters;
 pub use kernels::Kernels;
 pub use outcome::{Egress, Reject, Reply};
-pub use session::{InstallError, PhaseStatus, Session, SlotView};
+pub use session::{InstallError, Session, SlotView};
 pub use storage::{Job, Phase, Port, PortEntry, Storage, StorageError};
 
 /// One lane of an aggregator: its slots, and the entries of the jobs that use them.

@@ -16,7 +16,7 @@ pub use control::{
     AbortReason, ControlError, Field, JobName, Join, MAX_CONTROL_LEN, MIN_JOIN_LEN, Message, PhaseState,
     RejectReason, STATUS_AGE_UNKNOWN, StatusReport, Welcome,
 };
-pub use data::{DataError, Header, Packet, PayloadSize};
+pub use data::{DIGESTS_DIFFER, DataError, Header, Packet, PayloadSize};
 
 /// Version of the protocol that this crate speaks; it travels in every control message.
 pub const PROTOCOL_VERSION: u8 = 1;

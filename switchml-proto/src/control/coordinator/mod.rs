@@ -21,7 +21,7 @@ use ghosts::Ghosts;
 use heapless::Deque;
 use live::Speaker;
 use numbers::JobNumbers;
-pub use plane::{DataPlane, InstallRefused, PhaseStatus, SessionPlan};
+pub use plane::{DataPlane, InstallRefused, SessionPlan};
 pub use report::{ControlCounters, CoordinatorEvent, SessionEnd, SessionState, SessionView};
 use secret::Secret;
 use storage::JobIndex;
