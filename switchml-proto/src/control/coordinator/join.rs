@@ -127,10 +127,10 @@ impl Coordinator<'_> {
             return Err(RejectReason::ChunkTooLarge { largest });
         }
         // The source's present port, if it has one: an address can only be one lane of one rank of one job (W-10).
-        let port = self.storage.port(source.lane, source.address);
+        let port = self.storage.ports().find(|port| port.address == source.address);
         let Some(at) = existing else {
             if port.is_some() {
-                return Err(RejectReason::RankTaken);
+                return Err(RejectReason::AddressTaken);
             }
             if self.storage.jobs.iter().all(|entry| entry.0.is_some()) {
                 return Err(RejectReason::TooManyJobs);
@@ -146,8 +146,10 @@ impl Coordinator<'_> {
         }
         let bit = 1 << join.lane.get();
         match (member, port) {
-            (Some(_), Some(port)) if port.job == at && port.rank == join.rank => Ok(Admission::Again(at)),
-            (_, Some(_)) => Err(RejectReason::RankTaken),
+            (Some(_), Some(port)) if port.job == at && port.rank == join.rank && port.lane == join.lane => {
+                Ok(Admission::Again(at))
+            }
+            (_, Some(_)) => Err(RejectReason::AddressTaken),
             // This process has joined in this lane already, from another address.
             (Some(member), None) if member.lanes & bit != 0 => Err(RejectReason::RankTaken),
             (Some(_), None) => self.check_port_room().map(|()| Admission::NewLane(at)),
