@@ -8,7 +8,6 @@ use crate::wire::{DIGESTS_DIFFER, Header, Packet, PayloadSize};
 
 /// The slots of one lane, for all jobs.
 #[derive(Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pool<'p> {
     pub(super) phases: &'p mut [Phase],
     pub(super) elements: &'p mut [i32],
