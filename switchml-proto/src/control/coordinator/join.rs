@@ -6,7 +6,7 @@ use super::{JobEntry, MemberEntry, PortEntry};
 use crate::Instant;
 use crate::control::Heard;
 use crate::ids::{ChunkSize, LaneLayout, Nonce, Seq, SessionId, WorkerSet};
-use crate::wire::{Field, HEADER_LEN, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSION, RejectReason};
+use crate::wire::{Field, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSION, RejectReason};
 
 /// What a join that is not refused will change.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Coordinator<'_> {
                 return Heard::Accepted;
             }
         };
-        let padded = len >= HEADER_LEN + join.chunk.octets();
+        let padded = len >= join.chunk.datagram_len();
         match admission {
             Admission::Again(at) => self.rejoin(now, source, at, join, padded),
             Admission::NewLane(_) | Admission::NewRank(_) | Admission::NewJob { .. } if !padded => {
