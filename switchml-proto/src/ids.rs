@@ -376,12 +376,18 @@ impl ChunkSize {
         4 * self.elements()
     }
 
+    /// Octets of a data packet that carries such a chunk, 138 to 8,202.
+    #[must_use]
+    pub const fn datagram_len(self) -> usize {
+        crate::wire::HEADER_LEN + self.octets()
+    }
+
     /// The largest size whose data packet fits `octets` octets of UDP payload, if any does.
     #[must_use]
     pub const fn largest_within(octets: usize) -> Option<Self> {
         let mut code = Self::MAX.0;
         loop {
-            if crate::wire::HEADER_LEN + Self(code).octets() <= octets {
+            if Self(code).datagram_len() <= octets {
                 return Some(Self(code));
             }
             if code == 0 {
@@ -481,7 +487,7 @@ impl LaneLayout {
     /// Octets of a full data packet: header and elements.
     #[must_use]
     pub const fn datagram_len(self) -> usize {
-        crate::wire::HEADER_LEN + self.chunk.octets()
+        self.chunk.datagram_len()
     }
 }
 

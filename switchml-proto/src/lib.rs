@@ -34,6 +34,7 @@ pub mod aggregator;
 pub mod control;
 pub mod ids;
 pub mod numeric;
+mod phase;
 mod rtt;
 mod time;
 pub mod wire;
@@ -43,6 +44,7 @@ pub use ids::{
     ChunkSize, InvalidId, JobId, LaneCount, LaneId, LaneLayout, Nonce, Rank, Seq, SessionId, Version, Window,
     WorkerSet, WorldSize,
 };
+pub use phase::PhaseStatus;
 pub use rtt::RtoConfig;
 pub use time::Instant;
 

@@ -5,21 +5,19 @@
 //! and runs that. It is no part of the product.
 #![no_std]
 
-use core::panic::PanicInfo;
-
-use switchml_proto as _;
-
 #[cfg(feature = "defmt")]
 mod logger;
+mod plane;
+mod session;
+mod tensors;
 
-/// Drives the core, and returns 0 if all its results were right, else the number of the first step that was not.
+use core::panic::PanicInfo;
+
+/// Drives the core, and returns 0 if all its results were right, else the number of the first step that was not: a
+/// [`session::Step`].
 #[unsafe(no_mangle)]
 pub extern "C" fn switchml_nostd_run() -> i32 {
-    #[cfg(feature = "defmt")]
-    if !logger::writes(0_u8) {
-        return 1;
-    }
-    0
+    session::run().map_or_else(|step| step as i32, |()| 0)
 }
 
 unsafe extern "C" {

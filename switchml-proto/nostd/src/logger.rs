@@ -27,4 +27,10 @@ unsafe impl defmt::Logger for Counter {
     }
 }
 
+/// Where `defmt` itself would panic; a firmware has this from `defmt`'s linker script or from `panic-probe`.
+#[defmt::panic_handler]
+fn panic() -> ! {
+    crate::switchml_nostd_panicked()
+}
+
 defmt::timestamp!("{=u8}", 0);

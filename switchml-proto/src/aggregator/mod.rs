@@ -55,15 +55,15 @@ use crate::ids::ChunkSize;
 use crate::wire::{Packet, PayloadSize};
 use pool::Pool;
 
+pub use crate::phase::PhaseStatus;
 pub use counters::Counters;
 pub use kernels::Kernels;
 pub use outcome::{Egress, Reject, Reply};
-pub use session::{InstallError, PhaseStatus, Session, SlotView};
+pub use session::{InstallError, Session, SlotView};
 pub use storage::{Job, Phase, Port, PortEntry, Storage, StorageError};
 
 /// One lane of an aggregator: its slots, and the entries of the jobs that use them.
 #[derive(Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Aggregator<'p> {
     pool: Pool<'p>,
     jobs: &'p mut [Job],
@@ -158,6 +158,22 @@ fn check<'d>(datagram: &'d [u8], session: &Session) -> Result<Packet<'d>, Reject
         return Err(Reject::Digest);
     }
     Ok(packet)
+}
+
+/// Without the pool, which may be as large as the machine's memory.
+#[cfg(feature = "defmt")]
+impl defmt::Format for Aggregator<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let Self { pool, jobs, unknown_source, .. } = self;
+        let slots = pool.slots();
+        defmt::write!(
+            f,
+            "Aggregator {{ slots: {}, jobs: {}, unknown_source: {}, .. }}",
+            slots,
+            jobs,
+            unknown_source
+        );
+    }
 }
 
 #[cfg(test)]

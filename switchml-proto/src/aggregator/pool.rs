@@ -4,14 +4,10 @@ use super::decision::{Answer, Contribution, Fill, Relation, Update, decide};
 use super::storage::Member;
 use super::{Egress, Kernels, Phase, Reject, Reply};
 use crate::ids::{ChunkSize, LaneLayout, Rank, Seq, Version};
-use crate::wire::{Header, Packet, PayloadSize};
-
-/// The digest of a result whose contributions had different ones (W-7).
-const DIGESTS_DIFFER: i8 = -128;
+use crate::wire::{DIGESTS_DIFFER, Header, Packet, PayloadSize};
 
 /// The slots of one lane, for all jobs.
 #[derive(Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(super) struct Pool<'p> {
     pub(super) phases: &'p mut [Phase],
     pub(super) elements: &'p mut [i32],

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 use super::storage::Member;
-use super::{Aggregator, Counters, Job, Phase, Port, PortEntry};
+use super::{Aggregator, Counters, Job, Phase, PhaseStatus, Port, PortEntry};
 use crate::ids::{ChunkSize, JobId, LaneLayout, Rank, Seq, Version, WorkerSet, WorldSize};
 
 /// What an aggregator knows of one session in its lane.
@@ -157,22 +157,6 @@ fn slots(layout: LaneLayout) -> Range<u16> {
 fn overlap(one: LaneLayout, other: LaneLayout) -> bool {
     let (one, other) = (slots(one), slots(other));
     one.start < other.end && other.start < one.end
-}
-
-/// Where a phase stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[allow(clippy::exhaustive_enums, reason = "a phase has no other states")]
-pub enum PhaseStatus {
-    /// Nobody contributed, or it is overwritten, or there is no such job.
-    Unknown,
-    /// Some rank has contributed, and some has not.
-    Open {
-        /// The ranks that have.
-        seen: WorkerSet,
-    },
-    /// All ranks have contributed; the result is there to be asked for again.
-    Complete,
 }
 
 impl PhaseStatus {

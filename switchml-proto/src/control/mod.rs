@@ -144,10 +144,11 @@ mod pace;
 use core::fmt;
 use core::time::Duration;
 
+pub use crate::phase::PhaseStatus;
 pub use coordinator::{
     ControlCounters, Coordinator, CoordinatorConfig, CoordinatorEvent, CoordinatorStorage,
-    CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PhaseStatus, PortEntry,
-    SessionEnd, SessionPlan, SessionState, SessionView,
+    CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PortEntry, SessionEnd,
+    SessionPlan, SessionState, SessionView,
 };
 pub use member::{EndReason, Member, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
 

@@ -10,6 +10,9 @@ use crate::ids::{ChunkSize, JobId, LaneLayout, Seq, Version};
 pub(super) const KIND_AGGREGATE: u8 = 1;
 const SIZE_NONE: u8 = 7;
 
+/// Digest of a result whose contributions had different ones (W-7).
+pub const DIGESTS_DIFFER: i8 = -128;
+
 /// What a data packet carries after its header (W-2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -53,7 +56,7 @@ pub struct Header {
     pub version: Version,
     /// Block exponent, or -128 where there is none to tell (W-6).
     pub exponent: i8,
-    /// Digest of the collective; -128 in a result: the workers' differ (W-7).
+    /// Digest of the collective; [`DIGESTS_DIFFER`] in a result whose contributions do not agree (W-7).
     pub digest: i8,
     /// What follows the header (W-2).
     pub size: PayloadSize,

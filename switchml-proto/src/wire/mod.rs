@@ -16,7 +16,7 @@ pub use control::{
     AbortReason, ControlError, Field, JobName, Join, MAX_CONTROL_LEN, MIN_JOIN_LEN, Message, PhaseState,
     RejectReason, STATUS_AGE_UNKNOWN, StatusReport, Welcome,
 };
-pub use data::{DataError, Header, Packet, PayloadSize};
+pub use data::{DIGESTS_DIFFER, DataError, Header, Packet, PayloadSize};
 
 /// Version of the protocol that this crate speaks; it travels in every control message.
 pub const PROTOCOL_VERSION: u8 = 1;
@@ -25,7 +25,7 @@ pub const PROTOCOL_VERSION: u8 = 1;
 pub const HEADER_LEN: usize = 10;
 
 /// Octets of the longest data packet: a header and 2,048 elements.
-pub const MAX_DATAGRAM_LEN: usize = HEADER_LEN + crate::ChunkSize::MAX.octets();
+pub const MAX_DATAGRAM_LEN: usize = crate::ChunkSize::MAX.datagram_len();
 
 /// UDP port of lane 0 unless configured otherwise, 0xBEE0; lane l listens l ports above (W-9).
 pub const DEFAULT_PORT_BASE: u16 = 48_864;

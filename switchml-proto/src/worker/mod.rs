@@ -404,5 +404,13 @@ impl Worker<'_> {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for Worker<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let Self { config, failure, stats, .. } = self;
+        defmt::write!(f, "Worker {{ config: {}, failure: {}, stats: {}, .. }}", config, failure, stats);
+    }
+}
+
 #[cfg(test)]
 mod tests;

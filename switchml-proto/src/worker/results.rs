@@ -10,10 +10,7 @@ use super::transmit::{Cause, ChunkRef, Fidelity, Transmit};
 use crate::ids::Seq;
 use crate::numeric::NO_EXPONENT;
 use crate::rtt::BackOff;
-use crate::wire::{Header, Packet, PayloadSize};
-
-/// Digest of a result whose contributions differ (W-7).
-const DIFFER: i8 = -128;
+use crate::wire::{DIGESTS_DIFFER, Header, Packet, PayloadSize};
 
 impl Worker<'_> {
     /// Queues a packet that was never sent, if T-2 and T-3 allow it now.
@@ -83,7 +80,7 @@ impl Worker<'_> {
         }
         // There is one: the packet is under way.
         let Some((place, plan, packet)) = self.find(header.seq) else { return Received::Foreign };
-        if header.digest == DIFFER {
+        if header.digest == DIGESTS_DIFFER {
             self.fail(Failure::CollectivesDiffer { seq: header.seq });
             return Received::Differ;
         }

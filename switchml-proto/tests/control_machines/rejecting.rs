@@ -251,12 +251,26 @@ fn c1_a_flood_of_distinct_jobs_is_bounded() {
 #[test]
 fn w10_an_address_is_one_lane_of_one_rank_of_one_job() {
     let mut net = Net::new(0, CALM);
-    let process = net.join(member_config("job", 2, 0));
+    let mut config = member_config("job", 2, 0);
+    config.lanes = LaneCount::new(2).unwrap();
+    let process = net.join(config);
     net.run(SECOND);
-    let from = net.processes[process].address(LaneId::ZERO);
+    let [first, second] = [0, 1].map(|lane| LaneId::new(lane).unwrap());
+    let of_first = net.processes[process].address(first);
+    let of_second = net.processes[process].address(second);
+
     let Ok(Message::Join(join)) = Message::parse(&join_octets("other", 1)) else { panic!() };
-    let same_job = Join { name: JobName::new("job").unwrap(), rank: rank(1), ..join };
-    for join in [join, same_job] {
+    let of_job = Join { name: config.name, lanes: config.lanes, ..join };
+    let other_rank = Join { rank: rank(1), ..of_job };
+    // The member's own second lane, had it come from the address of its first.
+    let other_lane = Join { nonce: net.nonce(process), ..of_job };
+    for (from, join, expected) in [
+        (of_first, join, RejectReason::AddressTaken),
+        (of_first, other_rank, RejectReason::AddressTaken),
+        (of_second, other_lane, RejectReason::AddressTaken),
+        // The rank comes first: who joins anew from its old address finds itself there.
+        (of_first, of_job, RejectReason::RankTaken),
+    ] {
         let mut padded = vec![0; 1034];
         Message::Join(join).emit(&mut padded);
         let (_, answer) = net.say(from, &padded);
@@ -264,7 +278,7 @@ fn w10_an_address_is_one_lane_of_one_rank_of_one_job() {
         Message::Join(Join { cookie, ..join }).emit(&mut padded);
         let (_, answer) = net.say(from, &padded);
         let Ok(Message::Reject { reason, .. }) = Message::parse(&answer.unwrap()) else { panic!() };
-        assert_eq!(reason, RejectReason::RankTaken);
+        assert_eq!(reason, expected, "{join:?} from {from}");
     }
     assert_eq!(net.coordinator.sessions(net.now).next().unwrap().missing, ranks(&[1]));
     assert_eq!(net.sessions(), 1);

@@ -6,7 +6,7 @@ use super::{JobEntry, MemberEntry, PortEntry};
 use crate::Instant;
 use crate::control::Heard;
 use crate::ids::{ChunkSize, LaneLayout, Nonce, Seq, SessionId, WorkerSet};
-use crate::wire::{Field, HEADER_LEN, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSION, RejectReason};
+use crate::wire::{Field, Join, MIN_JOIN_LEN, Message, PROTOCOL_VERSION, RejectReason};
 
 /// What a join that is not refused will change.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Coordinator<'_> {
                 return Heard::Accepted;
             }
         };
-        let padded = len >= HEADER_LEN + join.chunk.octets();
+        let padded = len >= join.chunk.datagram_len();
         match admission {
             Admission::Again(at) => self.rejoin(now, source, at, join, padded),
             Admission::NewLane(_) | Admission::NewRank(_) | Admission::NewJob { .. } if !padded => {
@@ -127,10 +127,10 @@ impl Coordinator<'_> {
             return Err(RejectReason::ChunkTooLarge { largest });
         }
         // The source's present port, if it has one: an address can only be one lane of one rank of one job (W-10).
-        let port = self.storage.port(source.lane, source.address);
+        let port = self.storage.ports().find(|port| port.address == source.address);
         let Some(at) = existing else {
             if port.is_some() {
-                return Err(RejectReason::RankTaken);
+                return Err(RejectReason::AddressTaken);
             }
             if self.storage.jobs.iter().all(|entry| entry.0.is_some()) {
                 return Err(RejectReason::TooManyJobs);
@@ -146,8 +146,10 @@ impl Coordinator<'_> {
         }
         let bit = 1 << join.lane.get();
         match (member, port) {
-            (Some(_), Some(port)) if port.job == at && port.rank == join.rank => Ok(Admission::Again(at)),
-            (_, Some(_)) => Err(RejectReason::RankTaken),
+            (Some(_), Some(port)) if port.job == at && port.rank == join.rank && port.lane == join.lane => {
+                Ok(Admission::Again(at))
+            }
+            (_, Some(_)) => Err(RejectReason::AddressTaken),
             // This process has joined in this lane already, from another address.
             (Some(member), None) if member.lanes & bit != 0 => Err(RejectReason::RankTaken),
             (Some(_), None) => self.check_port_room().map(|()| Admission::NewLane(at)),

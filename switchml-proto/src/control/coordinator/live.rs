@@ -1,10 +1,11 @@
 //! What members say after they have joined (C-3, C-4).
 
 use super::storage::{JobIndex, Membership, Stage, Standing};
-use super::{Coordinator, DataPlane, PhaseStatus, Source};
+use super::{Coordinator, DataPlane, Source};
 use crate::Instant;
 use crate::control::Heard;
 use crate::ids::{JobId, Nonce, Rank, Seq, SessionId, WorkerSet, WorldSize};
+use crate::phase::PhaseStatus;
 use crate::wire::{AbortReason, Message, PhaseState, STATUS_AGE_UNKNOWN, StatusReport};
 
 /// Who claims to speak, in which session.

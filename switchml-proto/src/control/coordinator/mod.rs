@@ -21,7 +21,7 @@ use ghosts::Ghosts;
 use heapless::Deque;
 use live::Speaker;
 use numbers::JobNumbers;
-pub use plane::{DataPlane, InstallRefused, PhaseStatus, SessionPlan};
+pub use plane::{DataPlane, InstallRefused, SessionPlan};
 pub use report::{ControlCounters, CoordinatorEvent, SessionEnd, SessionState, SessionView};
 use secret::Secret;
 use storage::JobIndex;
@@ -31,7 +31,7 @@ use transmit::{Answer, HintLimit};
 use super::{Heard, InvalidConfig};
 use crate::Instant;
 use crate::ids::LaneId;
-use crate::wire::{AbortReason, ControlError, HEADER_LEN, MAX_CONTROL_LEN, Message, Packet, RejectReason};
+use crate::wire::{AbortReason, ControlError, MAX_CONTROL_LEN, Message, Packet, RejectReason};
 
 /// Answers kept until the caller polls; a datagram causes one at most.
 const ANSWERS: usize = 32;
@@ -129,7 +129,7 @@ impl<'s> Coordinator<'s> {
     /// message or of the largest data packet, whichever is longer.
     #[must_use]
     pub fn transmit_capacity(&self) -> usize {
-        MAX_CONTROL_LEN.max(HEADER_LEN + self.config.largest_chunk.octets())
+        MAX_CONTROL_LEN.max(self.config.largest_chunk.datagram_len())
     }
 
     /// Takes a control datagram that came to `lane`'s port. The values of all polls may change; poll for datagrams

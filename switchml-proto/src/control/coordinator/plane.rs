@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use super::PortEntry;
 use super::storage::JobIndex;
 use crate::ids::{JobId, LaneCount, LaneId, LaneLayout, Rank, Seq, SessionId, WorkerSet, WorldSize};
+use crate::phase::PhaseStatus;
 
 /// What holds the slots and tables: the aggregators of the lanes, or a P4 switch.
 ///
@@ -44,22 +45,6 @@ pub enum InstallRefused {
     Jobs,
     /// Too few entries for members.
     Members,
-}
-
-/// How far a phase is, as the plane sees it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[allow(clippy::exhaustive_enums, reason = "a phase has no other states")]
-pub enum PhaseStatus {
-    /// No packet of it has arrived, or another phase has taken its place.
-    Unknown,
-    /// Some workers' packets have arrived.
-    Open {
-        /// Whose.
-        seen: WorkerSet,
-    },
-    /// All have.
-    Complete,
 }
 
 /// A session that is about to begin.

@@ -19,7 +19,7 @@ use super::pace::Pace;
 use super::{Heard, InvalidConfig};
 use crate::Instant;
 use crate::ids::{LaneCount, LaneId, Nonce, Rank, Seq, WorkerSet};
-use crate::wire::{AbortReason, HEADER_LEN, Join, MAX_CONTROL_LEN, Message};
+use crate::wire::{AbortReason, Join, MAX_CONTROL_LEN, Message};
 
 /// No lease that a member is told is shorter than this; a shorter one is no lease.
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
@@ -253,7 +253,7 @@ impl Member {
     }
 
     fn datagram_len(&self) -> usize {
-        HEADER_LEN + self.config.chunk.octets()
+        self.config.chunk.datagram_len()
     }
 
     fn joining_lanes(&self) -> impl Iterator<Item = &Lane> {

@@ -76,6 +76,8 @@ pub enum RejectReason {
     UnknownOption,
     /// The job of that name and run ended a moment ago, or is being ended: try again later.
     Ending,
+    /// Another lane or another rank has joined from the same address (W-10).
+    AddressTaken,
 }
 
 impl RejectReason {
@@ -91,6 +93,7 @@ impl RejectReason {
             Self::ChunkTooLarge { largest } => (8, 0, largest),
             Self::UnknownOption => (9, 0, 0),
             Self::Ending => (10, 0, 0),
+            Self::AddressTaken => (11, 0, 0),
         };
         raw::Reject { reason, field, reserved: 0.into(), detail: detail.into() }
     }
@@ -118,6 +121,7 @@ impl RejectReason {
             8 => Self::ChunkTooLarge { largest: detail },
             9 => Self::UnknownOption,
             10 => Self::Ending,
+            11 => Self::AddressTaken,
             _ => return Err(ControlError::Value),
         };
         if !matches!(reason, Self::Disagrees { .. }) {
@@ -125,7 +129,12 @@ impl RejectReason {
         }
         if matches!(
             reason,
-            Self::RankTaken | Self::TooManyJobs | Self::TooManyMembers | Self::UnknownOption | Self::Ending
+            Self::RankTaken
+                | Self::TooManyJobs
+                | Self::TooManyMembers
+                | Self::UnknownOption
+                | Self::Ending
+                | Self::AddressTaken
         ) {
             unused(raw.detail.as_bytes())?;
         }
@@ -167,6 +176,9 @@ impl fmt::Display for RejectReason {
             }
             Self::Ending => f.write_str(
                 "a job of this name and run is just ending: try again later, or give another run id",
+            ),
+            Self::AddressTaken => f.write_str(
+                "another lane or rank has joined from this address: give each lane a port of its own",
             ),
         }
     }

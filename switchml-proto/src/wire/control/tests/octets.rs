@@ -180,6 +180,7 @@ fn c1_each_reject_reason_has_its_octets() {
         (RejectReason::ChunkTooLarge { largest: 256 }, [8, 0, 0, 0, 0, 0, 1, 0]),
         (RejectReason::UnknownOption, [9, 0, 0, 0, 0, 0, 0, 0]),
         (RejectReason::Ending, [10, 0, 0, 0, 0, 0, 0, 0]),
+        (RejectReason::AddressTaken, [11, 0, 0, 0, 0, 0, 0, 0]),
     ];
     for (reason, octets) in listed {
         let mut datagram = [0; MAX_CONTROL_LEN];

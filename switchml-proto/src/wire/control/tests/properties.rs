@@ -86,6 +86,7 @@ fn any_reject_reason() -> impl Strategy<Value = RejectReason> {
         any::<u32>().prop_map(|largest| RejectReason::ChunkTooLarge { largest }),
         Just(RejectReason::UnknownOption),
         Just(RejectReason::Ending),
+        Just(RejectReason::AddressTaken),
     ]
 }
 

@@ -140,7 +140,7 @@ fn c2_values_that_a_welcome_cannot_have() {
 fn c1_values_that_a_reject_cannot_have() {
     let reject = |body: [u8; 8]| error(&[&head(kind::REJECT)[..], &body].concat());
     assert_eq!(reject([0, 0, 0, 0, 0, 0, 0, 0]), ControlError::Value, "no reason");
-    assert_eq!(reject([11, 0, 0, 0, 0, 0, 0, 0]), ControlError::Value, "a reason that does not exist");
+    assert_eq!(reject([12, 0, 0, 0, 0, 0, 0, 0]), ControlError::Value, "a reason that does not exist");
     assert_eq!(reject([2, 0, 0, 0, 0, 0, 0, 0]), ControlError::Value, "no field");
     assert_eq!(reject([2, 5, 0, 0, 0, 0, 0, 0]), ControlError::Value, "a field that does not exist");
     assert_eq!(reject([1, 0, 0, 0, 0, 0, 1, 0]), ControlError::Value, "a version of 9 bits");
