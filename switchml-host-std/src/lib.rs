@@ -55,3 +55,8 @@ pub use switch::{
     LaneSnapshot, PortSnapshot, SessionSnapshot, Snapshot, Switch, SwitchConfig, SwitchError, SwitchHandle,
 };
 pub use transport::{Faults, InvalidFaults, SocketCalls};
+
+/// Compiles the example of the project's README with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeExample;
