@@ -82,22 +82,30 @@ fn the_bench_gives_every_figure() {
 
 #[test]
 fn what_cannot_be_is_refused_as_wrong_usage() {
-    for wrong in [
-        "demo --workers 65",
-        "demo --workers 0",
-        "demo --loss 1.5",
-        "demo --chunk 100",
-        "demo --window 3",
-        "demo --lanes 17",
-        "demo --rounds 0",
-        "switch --slots 0",
-        "switch --lease -1",
-        "allreduce --switch a:1 --job j --rank 0 --world 65 --input a --output b",
-        "allreduce --switch a:1 --job j --rank 0 --world 2 --input a --output b --factor 0",
-        "allreduce --switch a:1 --job j --rank 0 --world 2 --input a --output b --op max",
-        "nothing",
+    let allreduce = "allreduce --switch a:1 --job j --input a --output b";
+    for (wrong, text) in [
+        ("demo --workers 65", "world size 65 is not from 1 to 64"),
+        ("demo --workers 0", "world size 0 is not from 1 to 64"),
+        ("demo --loss 1.5", "not a number from 0 to 1"),
+        ("demo --chunk 100", "chunk size 100 is none of 32, 64, 128, 256, 512, 1024 and 2048 elements"),
+        ("demo --window 3", "window 3 is not a power of two from 1 to 16384 slots"),
+        ("demo --lanes 17", "17 lanes are not from 1 to 16"),
+        ("demo --rounds 0", "0 is not in 1.."),
+        ("switch --slots 0", "0 is not in 1..=16384"),
+        ("switch --lease -1", "unexpected argument '-1'"),
+        ("switch --lease 0", "not a number of seconds from 0.001 to 86400"),
+        (&format!("{allreduce} --rank 0 --world 0"), "world size 0 is not from 1 to 64"),
+        (&format!("{allreduce} --rank 0 --world 65"), "world size 65 is not from 1 to 64"),
+        (&format!("{allreduce} --rank 64 --world 64"), "rank 64 is not from 0 to 63"),
+        (
+            &format!("{allreduce} --rank 0 --world 2 --factor 0"),
+            "a scaling factor is finite, normal and greater",
+        ),
+        (&format!("{allreduce} --rank 0 --world 2 --op max"), "possible values: sum, mean"),
+        ("nothing", "unrecognized subcommand 'nothing'"),
     ] {
         let ended = run(wrong);
         assert_eq!(ended.code, Some(2), "{wrong}: {ended:?}");
+        assert!(ended.stderr.contains(text), "{wrong}: {ended:?}");
     }
 }

@@ -27,19 +27,20 @@ fn workers(directory: &TempDir, address: &str, world: usize) -> Vec<Running> {
 }
 
 fn worker(directory: &TempDir, address: &str, rank: usize, world: usize, more: &str) -> Running {
-    worker_of_shape(directory, address, rank, world, "(1000,)", more)
+    worker_with(directory, address, rank, world, ("<f4", "(1000,)"), more)
 }
 
-fn worker_of_shape(
+/// A worker whose array has such a type and shape.
+fn worker_with(
     directory: &TempDir,
     address: &str,
     rank: usize,
     world: usize,
-    shape: &str,
+    (descr, shape): (&str, &str),
     more: &str,
 ) -> Running {
     let elements = (0..1000).map(|element| element as f32);
-    let input = npy(&directory.path().join(format!("{rank}.npy")), "<f4", shape, elements);
+    let input = npy(&directory.path().join(format!("{rank}.npy")), descr, shape, elements);
     let output = directory.path().join(format!("result{rank}.npy"));
     Running::start(&mut switchml(&format!(
         "allreduce --switch {address} --job test --rank {rank} --world {world} --input {} --output {} {more}",
@@ -85,9 +86,8 @@ fn i6_a_stopped_worker_is_named_within_the_lease() {
     }
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     stopped.signal("CONT");
-    // It learns that the session went on without it.
-    let ended = stopped.end();
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    // It cannot know who was silent, and says so.
+    stopped.end().failed_with_any(&["or this process was stopped for so long", "or has given this rank up"]);
 }
 
 #[test]
@@ -168,17 +168,47 @@ fn a_missing_switch_is_named_within_the_connect_timeout() {
 fn d1_unlike_arrays_are_not_added() {
     let directory = tempfile::tempdir().unwrap();
     let (_switch, address) = switch("");
-    for (shapes, operations) in
-        [(["(1000,)", "(1000,)"], ["sum", "mean"]), (["(10, 100)", "(100, 10)"], ["sum", "sum"])]
-    {
-        let workers = [0, 1].map(|rank| {
-            let more = format!("--op {}", operations[rank]);
-            worker_of_shape(&directory, &address, rank, 2, shapes[rank], &more)
-        });
+    let plain = ("<f4", "(1000,)");
+    for (arrays, more) in [
+        ([plain, plain], ["--op sum", "--op mean"]),
+        ([plain, plain], ["--factor 4", "--factor 8"]),
+        ([plain, plain], ["", "--factor 8"]),
+        ([plain, ("<i4", "(1000,)")], ["", ""]),
+        ([plain, ("<f4", "(10, 100)")], ["", ""]),
+        ([("<f4", "(10, 100)"), ("<f4", "(100, 10)")], ["", ""]),
+    ] {
+        let workers = [0, 1].map(|rank| worker_with(&directory, &address, rank, 2, arrays[rank], more[rank]));
         for worker in workers {
             worker.end().failed_with("collectives differ");
         }
     }
+    assert_eq!(results(directory.path()), 0);
+}
+
+#[test]
+fn c1_a_worker_that_does_not_fit_its_job_is_told_why_and_disturbs_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_switch, address) = switch("--lanes 2 --slots 256 --max-chunk 512");
+    let mut first = worker(&directory, &address, 0, 2, "");
+    first.says("waiting for rank 1");
+    let elsewhere = tempfile::tempdir().unwrap();
+    for (rank, world, more, text) in [
+        (0, 2, "", "this rank is taken by another process: give each its own rank"),
+        (1, 3, "", "the job's world size is 2: all ranks must give the same"),
+        (1, 2, "--chunk 64", "the job's chunk size is 256: all ranks must give the same"),
+        (1, 2, "--window 64", "the job's window is 128: all ranks must give the same"),
+        (1, 2, "--lanes 2", "the job's number of lanes is 1: all ranks must give the same"),
+        (0, 1, "--run 1 --window 512", "no free slots for this window: 128 can be had now"),
+        (0, 1, "--run 1 --chunk 1024", "too large for it or for the path's MTU: use at most 512 elements"),
+    ] {
+        let told =
+            format!("job test, rank {rank}: the aggregator at {address} refused to let this rank join: ");
+        let ended = worker(&elsewhere, &address, rank, world, more).end().failed_with(text);
+        assert!(ended.stderr.contains(&told), "{ended:?}");
+    }
+    assert_eq!(results(elsewhere.path()), 0);
+    worker(&directory, &address, 1, 2, "").end().succeeded();
+    first.end().succeeded();
 }
 
 #[test]
@@ -213,6 +243,8 @@ fn bad_arrays_and_outputs_are_refused_before_joining() {
 
     fs::write(path("short.npy"), &octets[..octets.len() - 3]).unwrap();
     refused_before_joining(&path("short.npy"), &result, "", "is cut short: 5 octets of elements");
+    fs::write(path("text.npy"), "no array but a text").unwrap();
+    refused_before_joining(&path("text.npy"), &result, "", "is no .npy file: magic not found");
     refused_before_joining(&array("doubles.npy", "<f8"), &result, "", "'<f8'; convert it to float32");
     refused_before_joining(&path("missing.npy"), &result, "", "missing.npy: cannot be opened");
     let integers = array("integers.npy", "<i4");
@@ -228,8 +260,13 @@ fn bad_arrays_and_outputs_are_refused_before_joining() {
 fn a_taken_port_is_named() {
     let (_switch, address) = switch("");
     let port = address.rsplit(':').next().unwrap();
-    run(&format!("switch --port-base {port}"))
-        .failed_with(&format!("cannot listen on {address}: the port is taken"));
+    run(&format!("switch --port-base {port}")).failed_with(&format!(
+        "switchml switch: cannot listen on {address}: the port is taken; stop the program"
+    ));
+    run("switch --port-base 65530 --lanes 10").failed_with("go beyond port 65535; choose a lower port base");
+    // An address for documentation: no machine has it. The system's reason is told once.
+    let ended = run("switch --listen 192.0.2.1").failed_with("this machine has no such address");
+    assert!(ended.stderr.ends_with("choose one of its own"), "{ended:?}");
 }
 
 #[test]

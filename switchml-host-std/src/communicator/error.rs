@@ -318,7 +318,8 @@ impl fmt::Display for SessionFailure {
             Self::Cancelled { rank: None } => f.write_str("a rank gave up: see the ranks' own messages"),
             Self::AggregatorLost { address, after } => write!(
                 f,
-                "the aggregator at {address} has not answered for {after:?}: it died, or cannot be reached any more"
+                "the aggregator at {address} has not answered for {after:?}: it died, or cannot be reached any more, or \
+                 this process was stopped for so long"
             ),
             Self::AggregatorRestarted { address } => write!(
                 f,
@@ -366,24 +367,11 @@ impl fmt::Display for Ranks {
     }
 }
 
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Address { source, .. } | Self::Io { source, .. } => Some(source),
-            Self::Session { failure, .. } => failure.source(),
-            _ => None,
-        }
-    }
-}
+/// The message has the cause in it: as a `source` too, it would stand twice where a chain of errors is printed.
+impl core::error::Error for Error {}
 
-impl core::error::Error for SessionFailure {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Io(source) => Some(source),
-            _ => None,
-        }
-    }
-}
+/// As for [`Error`].
+impl core::error::Error for SessionFailure {}
 
 impl From<InvalidId> for Error {
     fn from(invalid: InvalidId) -> Self {

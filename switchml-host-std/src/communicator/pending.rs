@@ -117,11 +117,7 @@ impl<T> fmt::Display for Failed<T> {
     }
 }
 
-impl<T: fmt::Debug> core::error::Error for Failed<T> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        self.error.source()
-    }
-}
+impl<T: fmt::Debug> core::error::Error for Failed<T> {}
 
 impl<T> From<Failed<T>> for Error {
     fn from(failed: Failed<T>) -> Self {

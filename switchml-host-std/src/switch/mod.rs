@@ -343,13 +343,5 @@ impl fmt::Display for SwitchError {
     }
 }
 
-impl core::error::Error for SwitchError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Listen { source, .. } | Self::Socket { source, .. } | Self::System(source) => Some(source),
-            Self::Config(error) => Some(error),
-            Self::Storage(error) => Some(error),
-            Self::NoFreePorts { .. } | Self::PortsOutOfRange { .. } | Self::MaxJobs { .. } => None,
-        }
-    }
-}
+/// The message has the cause in it: as a `source` too, it would stand twice where a chain of errors is printed.
+impl core::error::Error for SwitchError {}

@@ -57,7 +57,7 @@ fn all_ranks_get_the_oracles_bits_with_two_lanes() {
 }
 
 #[test]
-fn loss_duplication_and_reordering_change_no_bit() {
+fn i1_t7_loss_duplication_and_reordering_change_no_bit_of_a_tensor_in_place() {
     let switch = TestSwitch::with(|config| config.faults = Some(Faults::new(0.02, 0.02, 0.05, 7).unwrap()));
     switch.run(
         3,
@@ -108,7 +108,7 @@ fn sixty_four_ranks_reduce_together() {
 }
 
 #[test]
-fn ipv6_works_too() {
+fn w12_ipv6_works_too() {
     if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
         return; // This machine has none.
     }

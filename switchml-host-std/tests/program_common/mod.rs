@@ -138,9 +138,16 @@ impl Ended {
     /// be any number before.
     #[track_caller]
     pub(crate) fn failed_with(self, text: &str) -> Self {
+        self.failed_with_any(&[text])
+    }
+
+    /// As [`failed_with`](Self::failed_with), with one of these texts.
+    #[track_caller]
+    pub(crate) fn failed_with_any(self, texts: &[&str]) -> Self {
         assert_eq!(self.code, Some(1), "{self:#?}");
         let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("switchml ")).collect();
-        assert!(errors.len() == 1 && errors[0].contains(text), "not {text:?}, but {self:#?}");
+        let told = texts.iter().any(|text| errors.iter().all(|error| error.contains(text)));
+        assert!(errors.len() == 1 && told, "not {texts:?}, but {self:#?}");
         self
     }
 }

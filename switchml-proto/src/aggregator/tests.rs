@@ -207,6 +207,55 @@ fn a4_sums_wrap() {
 }
 
 #[test]
+fn w4_w6_a6_a_result_repeats_what_was_asked_and_the_largest_exponent() {
+    with_aggregator(|aggregator| {
+        let session = session(7, 3, 2, 4, 16);
+        let ports = join(aggregator, &session);
+        // Packet 21 is that of slot 2 + 1, version 1; its slot begins with packet 17.
+        for seq in [17, 21] {
+            let mut last = None;
+            for (port, exponent) in ports.iter().zip([-128, 3, -5]) {
+                let header =
+                    Header { exponent, ..header(&session, seq, PayloadSize::Elements(ChunkSize::MIN)) };
+                let mut datagram = vec![0; header.datagram_len()];
+                kernels::emit(&[i32::from(exponent); K], header.emit(&mut datagram));
+                if let Egress::Multicast(reply) = aggregator.handle_datagram(Some(*port), &datagram) {
+                    last = Some(result(&reply));
+                }
+            }
+            let asked = header(&session, seq, PayloadSize::Elements(ChunkSize::MIN));
+            assert_eq!(last, Some((Header { exponent: 3, ..asked }, Some(-130))));
+        }
+        let (slot, version) = (session.layout.slot(Seq(21)), session.layout.version(Seq(21)));
+        assert_eq!((slot, version), (3, Version::One));
+    });
+}
+
+#[test]
+fn a7_an_exponent_only_packet_is_a_phase_like_any_other() {
+    with_aggregator(|aggregator| {
+        let session = session(7, 2, 0, 1, 0);
+        let ports = join(aggregator, &session);
+        let before = aggregator.pool.elements.to_vec();
+        let first = exponent_only(&session, 0, -20, 9);
+        assert!(matches!(aggregator.handle_datagram(Some(ports[0]), &first), Egress::Consume));
+        assert!(matches!(aggregator.handle_datagram(Some(ports[0]), &first), Egress::Ignore));
+        let expected = Header { exponent: 5, ..header(&session, 0, PayloadSize::ExponentOnly) };
+        match aggregator.handle_datagram(Some(ports[1]), &exponent_only(&session, 0, 5, 9)) {
+            Egress::Multicast(reply) => assert_eq!(result(&reply), (expected, None)),
+            other => panic!("{other:?}"),
+        }
+        match aggregator.handle_datagram(Some(ports[0]), &first) {
+            Egress::Unicast(reply) => assert_eq!(result(&reply), (expected, None)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(aggregator.pool.elements, before);
+        // The next phase of the slot may have elements.
+        assert!(matches!(aggregator.handle_datagram(Some(ports[0]), &full(&session, 1, 4)), Egress::Consume));
+    });
+}
+
+#[test]
 fn a5_m2_one_worker_gets_each_of_its_own_packets_back() {
     with_aggregator(|aggregator| {
         let session = session(7, 1, 0, 2, 0_u32.wrapping_sub(8));
@@ -261,18 +310,17 @@ fn the_portable_kernels_use_network_byte_order_and_wrap() {
 #[test]
 fn a8_every_reason_has_its_own_counter_and_text() {
     let reasons = [
-        Reject::Malformed(DataError::Reserved),
-        Reject::ForeignJob,
-        Reject::Slot,
-        Reject::Version,
-        Reject::Size,
-        Reject::Digest,
-        Reject::Stale,
-        Reject::UnknownSource,
+        (Reject::Malformed(DataError::Reserved), "malformed: a reserved bit is 1"),
+        (Reject::ForeignJob, "the job is not the sender's"),
+        (Reject::Slot, "the slot does not belong to the seq"),
+        (Reject::Version, "the version does not belong to the seq"),
+        (Reject::Size, "the size is not the job's"),
+        (Reject::Digest, "the digest is not from 1 to 127"),
+        (Reject::Stale, "the seq is of no phase in the slot, nor of its next"),
+        (Reject::UnknownSource, "the source has not joined"),
     ];
-    for (i, reason) in reasons.iter().enumerate() {
-        assert_eq!(reason.index(), i);
-        assert!(!reason.to_string().is_empty());
+    for (i, (reason, text)) in reasons.iter().enumerate() {
+        assert_eq!((reason.index(), reason.to_string().as_str()), (i, *text));
     }
     let names: Vec<_> = Counters::ZERO.iter().map(|(name, _)| name).collect();
     assert_eq!(names[..4], ["consumed", "multicast", "retransmitted", "ignored"]);

@@ -76,11 +76,5 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Data(error) => Some(error),
-            Self::Placement | Self::Digest | Self::Size => None,
-        }
-    }
-}
+/// The message has the cause in it: as a `source` too, it would stand twice where a chain of errors is printed.
+impl core::error::Error for Malformed {}

@@ -160,7 +160,7 @@ fn w3_collectives_of_2_to_30_packets_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn t2_a_slot_waits_for_its_own_result_also_over_small_collectives() {
+fn t2_m3_a_slot_waits_for_its_own_result_also_over_small_collectives() {
     let mut worker = worker(4);
     let mut sent = Vec::new();
     for _ in 0..2 {
@@ -180,6 +180,28 @@ fn t2_a_slot_waits_for_its_own_result_also_over_small_collectives() {
     assert_eq!(seqs(&sendable(&mut worker, Instant::ZERO)), [7]);
     answer(&mut worker, Instant::ZERO, &sent[2]);
     assert_eq!(seqs(&sendable(&mut worker, Instant::ZERO)), [6]);
+}
+
+#[test]
+fn t5_a_result_delivers_its_chunk_and_makes_the_slots_next_packet_sendable_at_once() {
+    let mut worker = worker(2);
+    worker.start(integers(5), Instant::ZERO).unwrap();
+    let mut sent = sendable(&mut worker, Instant::ZERO);
+    assert_eq!(seqs(&sent), [0, 1]);
+    for (answered, chunk, sendable_then) in
+        [(1, 1, vec![3]), (0, 0, vec![2]), (2, 3, vec![]), (3, 2, vec![4])]
+    {
+        let datagram = result(&sent[answered], -128);
+        match worker.handle_datagram(at(MS), &datagram) {
+            Received::Chunk(delivered) => assert_eq!(delivered.range, chunk * 32..(chunk + 1) * 32),
+            other => panic!("{other:?}"),
+        }
+        let timeout = worker.poll_timeout().unwrap();
+        assert_eq!(timeout == at(MS), !sendable_then.is_empty(), "output does not wait for a timer");
+        let next = sendable(&mut worker, at(MS));
+        assert_eq!(seqs(&next), sendable_then);
+        sent.extend(next);
+    }
 }
 
 #[test]

@@ -186,18 +186,7 @@ fn i4_a_configuration_that_cannot_work_is_refused() {
 #[test]
 fn i4_a_welcome_without_lease_or_slots_is_malformed() {
     let mut member = Member::new(member_config("job", 1, 0), Nonce(1), Instant::ZERO).unwrap();
-    let welcome = Welcome {
-        job: JobId(1),
-        rank: rank(0),
-        lane: LaneId::ZERO,
-        nonce: Nonce(1),
-        session: SessionId(1),
-        base: 0,
-        initial_seq: Seq(0),
-        lease_millis: 5000,
-        missing: WorkerSet::EMPTY,
-        ready: true,
-    };
+    let welcome = welcome(Nonce(1));
     for bad in [Welcome { lease_millis: 0, ..welcome }, Welcome { base: u16::MAX, ..welcome }] {
         let mut datagram = [0; 1034];
         Message::Welcome(bad).emit(&mut datagram);

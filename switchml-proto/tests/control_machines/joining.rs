@@ -100,18 +100,7 @@ fn w11_a_path_that_is_small_on_the_way_back_is_found_too() {
     let mut member = Member::new(config, nonce, Instant::ZERO).unwrap();
     let mut buf = [0; MAX_DATAGRAM_LEN];
     let challenge = Message::Challenge { rank: rank(0), lane: LaneId::ZERO, nonce, cookie: 5 };
-    let welcome = Message::Welcome(Welcome {
-        job: JobId(1),
-        rank: rank(0),
-        lane: LaneId::ZERO,
-        nonce,
-        session: SessionId(1),
-        base: 0,
-        initial_seq: Seq(0),
-        lease_millis: 5000,
-        missing: WorkerSet::EMPTY,
-        ready: true,
-    });
+    let welcome = Message::Welcome(welcome(nonce));
     let hear = |member: &mut Member, now, message: &Message| {
         let mut datagram = [0; MAX_DATAGRAM_LEN];
         let len = message.emit(&mut datagram);
@@ -132,18 +121,7 @@ fn w11_a_path_that_is_small_on_the_way_back_is_found_too() {
 fn c2_answers_to_another_nonce_are_ignored() {
     let mut member = Member::new(member_config("job", 2, 0), Nonce(1), Instant::ZERO).unwrap();
     let (rank, lane, nonce) = (rank(0), LaneId::ZERO, Nonce(2));
-    let welcome = Welcome {
-        job: JobId(1),
-        rank,
-        lane,
-        nonce,
-        session: SessionId(1),
-        base: 0,
-        initial_seq: Seq(0),
-        lease_millis: 5000,
-        missing: WorkerSet::EMPTY,
-        ready: true,
-    };
+    let welcome = welcome(nonce);
     let reason = RejectReason::RankTaken;
     for message in [
         Message::Challenge { rank, lane, nonce, cookie: 9 },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use switchml_proto::control::*;
-use switchml_proto::wire::{JobName, MAX_DATAGRAM_LEN, Message};
+use switchml_proto::wire::{JobName, MAX_DATAGRAM_LEN, Message, Welcome};
 use switchml_proto::*;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
@@ -184,6 +184,22 @@ pub(crate) fn rank(rank: usize) -> Rank {
 
 pub(crate) fn ranks(ranks: &[usize]) -> WorkerSet {
     ranks.iter().fold(WorkerSet::EMPTY, |set, &r| set.with(rank(r)))
+}
+
+/// The welcome of a ready session, to rank 0 of the process with `nonce`.
+pub(crate) fn welcome(nonce: Nonce) -> Welcome {
+    Welcome {
+        job: JobId(1),
+        rank: rank(0),
+        lane: LaneId::ZERO,
+        nonce,
+        session: SessionId(1),
+        base: 0,
+        initial_seq: Seq(0),
+        lease_millis: 5000,
+        missing: WorkerSet::EMPTY,
+        ready: true,
+    }
 }
 
 pub(crate) fn member_config(name: &str, world: usize, r: usize) -> MemberConfig {

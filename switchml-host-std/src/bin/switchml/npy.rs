@@ -156,8 +156,8 @@ fn no_npy(error: &io::Error) -> anyhow::Error {
 fn check_header_length(file: &mut File) -> Result<()> {
     let mut start = Vec::new();
     file.take(12).read_to_end(&mut start).context("cannot be read")?;
-    // Version 1 has a length of 16 bits, which is never too long.
-    if let [_, _, _, _, _, _, version, _, length @ ..] = start.as_slice()
+    // Version 1 has a length of 16 bits, which is never too long. What does not begin like this, the reader refuses.
+    if let [0x93, b'N', b'U', b'M', b'P', b'Y', version, _, length @ ..] = start.as_slice()
         && *version >= 2
         && let Ok(length) = <[u8; 4]>::try_from(length)
     {

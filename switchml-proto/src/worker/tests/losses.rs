@@ -51,7 +51,7 @@ fn t6_the_end_of_a_back_off_gives_all_under_way_a_new_timeout() {
 }
 
 #[test]
-fn t8_no_result_for_the_stall_time_fails_and_names_the_oldest_packet() {
+fn t8_m4_no_result_for_the_stall_time_fails_and_names_the_oldest_packet() {
     let mut config = config(4);
     config.stall_time = Duration::from_secs(5);
     let mut worker = worker_with(config);

@@ -76,7 +76,7 @@ fn t4_whatever_is_not_the_result_under_way_is_counted_and_changes_nothing() {
 }
 
 #[test]
-fn d1_a_digest_of_minus_128_fails_all_open_collectives() {
+fn d1_m5_a_digest_of_minus_128_fails_all_open_collectives() {
     let mut worker = worker(4);
     worker.start(integers(2), Instant::ZERO).unwrap();
     let first = sendable(&mut worker, Instant::ZERO);

@@ -227,6 +227,45 @@ fn errors_say_what_is_wrong() {
     assert_eq!(version.to_string(), "protocol version 2 is not 1");
 }
 
+#[test]
+fn c1_each_reject_reason_says_what_to_do() {
+    let slots = "no free slots for this window: 64 can be had now; use a smaller window, or wait for another job to end";
+    for (reason, text) in [
+        (
+            RejectReason::ProtocolVersion { version: 2 },
+            "it speaks protocol version 2, not 1: use programs of one release",
+        ),
+        (
+            RejectReason::Disagrees { field: Field::Lanes, job_value: 3 },
+            "the job's number of lanes is 3: all ranks must give the same",
+        ),
+        (RejectReason::RankTaken, "this rank is taken by another process: give each its own rank"),
+        (RejectReason::NoFreeSlots { largest: 64 }, slots),
+        (RejectReason::TooManyJobs, "its job table is full: wait for another job to end"),
+        (RejectReason::TooManyMembers, "its member table is full: wait for another job to end"),
+        (RejectReason::TooManyLanes { lanes: 2 }, "it has 2 lanes: use no more"),
+        (
+            RejectReason::ChunkTooLarge { largest: 256 },
+            "the chunk is too large for it or for the path's MTU: use at most 256 elements",
+        ),
+        (RejectReason::ChunkTooLarge { largest: 0 }, "no chunk fits the path's MTU"),
+        (
+            RejectReason::UnknownOption,
+            "the join has an option that it does not know: use programs of one release",
+        ),
+        (
+            RejectReason::Ending,
+            "a job of this name and run is just ending: try again later, or give another run id",
+        ),
+        (
+            RejectReason::AddressTaken,
+            "another lane or rank has joined from this address: give each lane a port of its own",
+        ),
+    ] {
+        assert_eq!(reason.to_string(), text);
+    }
+}
+
 proptest! {
     /// Too short and too long, for every message.
     #[test]
