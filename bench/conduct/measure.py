@@ -37,6 +37,7 @@ def alternate(contestants, place, work, turns):
         except Failed as error:
             # One that fails is named and left out of this comparison; a later turn may go well.
             failed.setdefault(contestant, []).append(str(error))
+            taken[contestant].append([])
             note(f"  {contestant.name}: {error}")
             continue
         taken[contestant].append(seconds)
@@ -59,9 +60,11 @@ def figure(contestant, place, work, turns, counted, failures):
         "failures": failures,
         **counted,
     }
-    if turns:
-        seconds = [second for turn in turns for second in turn]
-        found["seconds"] = {**spread(seconds), "turns": [statistics.median(turn) for turn in turns]}
+    seconds = [second for turn in turns for second in turn]
+    if seconds:
+        # Of a turn that failed there is none.
+        medians = [statistics.median(turn) if turn else None for turn in turns]
+        found["seconds"] = {**spread(seconds), "turns": medians}
         found["megabytes_per_second"] = 1e-6 * work.octets / found["seconds"]["median"]
     return found
 
@@ -74,7 +77,8 @@ def compare(figures):
     if not ours or not peers:
         return None
     best = min(peers, key=lambda figure: figure["seconds"]["median"])
-    ratios = [a / b for a, b in zip(best["seconds"]["turns"], ours[0]["seconds"]["turns"])]
+    turns = zip(best["seconds"]["turns"], ours[0]["seconds"]["turns"])
+    ratios = [theirs / own for theirs, own in turns if theirs and own]
     ratio = best["seconds"]["median"] / ours[0]["seconds"]["median"]
     return {
         "ours": ours[0]["contestant"],
@@ -82,7 +86,7 @@ def compare(figures):
         "n": ours[0]["n"],
         "octets": ours[0]["octets"],
         "loss": ours[0]["loss"],
-        "peer_time_by_our_time": {"of_medians": ratio, "turns": spread(ratios)},
+        "peer_time_by_our_time": {"of_medians": ratio, "turns": spread(ratios or [ratio])},
     }
 
 

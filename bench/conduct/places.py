@@ -107,10 +107,13 @@ class Star:
         unlucky = round(self.loss * 1_000_000)
         ports = ", ".join(f'"port-{rank}"' for rank in range(self.ranks))
         chance = f"meta protocol ip numgen random mod 1000000 < {unlucky} counter drop"
-        rules = f"""table bridge loss {{
-            chain in {{ type filter hook prerouting priority 0; iifname {{ {ports} }} {chance} }}
-            chain out {{ type filter hook postrouting priority 0; oifname {{ {ports} }} {chance} }}
-        }}"""
+        rules = f"""
+            add table bridge loss
+            add chain bridge loss in {{ type filter hook prerouting priority 0; }}
+            add chain bridge loss out {{ type filter hook postrouting priority 0; }}
+            add rule bridge loss in iifname {{ {ports} }} {chance}
+            add rule bridge loss out oifname {{ {ports} }} {chance}
+        """
         output("ip", "netns", "exec", hub, "nft", rules)
 
     def namespace(self, node):
