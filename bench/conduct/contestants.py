@@ -179,12 +179,20 @@ def compile_rank(compiler, standard, source, program, *libraries):
 
 
 def install(contestants):
-    """Debian's packages of the peers and of what conducts them."""
+    """Debian's packages of the peers and of what conducts them, as far as they are missing."""
     packages = sorted({*TOOLS, *(package for contestant in contestants for package in contestant.packages)})
+    missing = [package for package in packages if not installed(package)]
+    if not missing:
+        return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
         if subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, check=False).returncode != 0:
-            raise Failed(f"`apt-get {' '.join(command)}` failed; is this Debian, and are you root?")
+            raise Failed(f"`apt-get {' '.join(command)}` failed; is this machine online, and are you root?")
+
+
+def installed(package):
+    query = ["dpkg-query", "-W", "-f", "${db:Status-Status}", package]
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout == "installed"
 
 
 def sample(contestant, place, work):

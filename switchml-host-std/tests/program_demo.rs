@@ -81,6 +81,24 @@ fn the_bench_gives_every_figure() {
 }
 
 #[test]
+fn ranks_that_a_script_starts_measure_and_check_together() {
+    let (_switch, address) = program_common::switch("--lanes 2");
+    let rank = |rank: usize| {
+        let work = "--world 2 --octets 100000 --batch 3 --rounds 2 --lanes 2";
+        Running::start(&mut switchml(&format!("bench rank --switch {address} --rank {rank} {work} --json")))
+    };
+    let ranks = [rank(0), rank(1)];
+    for (number, ended) in ranks.into_iter().map(Running::end).enumerate() {
+        let report = json(&ended.succeeded().stdout);
+        assert_eq!(report["rank"], number);
+        assert_eq!(report["checked"], 25_000 * 3 * 2);
+        let seconds = report["seconds"].as_array().unwrap();
+        assert_eq!(seconds.len(), 2);
+        assert!(seconds.iter().all(|seconds| seconds.as_f64().is_some_and(|seconds| seconds > 0.0)), "{report}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_as_wrong_usage() {
     for wrong in [
         "demo --workers 65",
@@ -90,6 +108,8 @@ fn what_cannot_be_is_refused_as_wrong_usage() {
         "demo --window 3",
         "demo --lanes 17",
         "demo --rounds 0",
+        "bench --quick rank --switch a:1 --rank 0 --world 2",
+        "bench rank --switch a:1 --rank 0 --world 2 --batch 0",
         "switch --slots 0",
         "switch --lease -1",
         "allreduce --switch a:1 --job j --rank 0 --world 65 --input a --output b",
