@@ -94,7 +94,10 @@ fn ranks_that_a_script_starts_measure_and_check_together() {
         assert_eq!(report["checked"], 25_000 * 3 * 2);
         let seconds = report["seconds"].as_array().unwrap();
         assert_eq!(seconds.len(), 2);
-        assert!(seconds.iter().all(|seconds| seconds.as_f64().is_some_and(|seconds| seconds > 0.0)), "{report}");
+        assert!(
+            seconds.iter().all(|seconds| seconds.as_f64().is_some_and(|seconds| seconds > 0.0)),
+            "{report}"
+        );
     }
 }
 
