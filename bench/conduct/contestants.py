@@ -164,6 +164,8 @@ class OpenMPI:
             command += ["--host", hosts]
             agent = f"{ROOT / 'bench' / 'in-namespace'} {place.prefix}"
             parameters |= {"plm_rsh_agent": agent, "oob_tcp_if_include": place.interface}
+            # It takes each namespace for a machine, whose processors nobody else needs.
+            parameters["mpi_yield_when_idle"] = 1
         for name, value in parameters.items():
             command += ["--mca", name, str(value)]
         command += [self.program, *work.options()]

@@ -18,7 +18,7 @@ matplotlib.rcParams.update(
 )
 
 import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator  # noqa: E402
 
 from .measure import amount, duration  # noqa: E402
 from .processes import Failed  # noqa: E402
@@ -53,7 +53,8 @@ def rates(report, directory):
     octets = one("tensor size", report, "octets")
     figure, axes = paper(report, f"All-reduce of {amount(octets)} of float32, loopback")
     curves(axes, report, lambda f: f["n"], lambda f: [octets * 1e-6 / time for time in seconds(f)])
-    axes.set(xlabel="ranks", ylabel="tensor of each rank, MB/s", ylim=(0, None))
+    axes.set(xlabel="ranks", ylabel="tensor of each rank, MB/s")
+    logarithmic(axes)
     return [save(ranks_below(figure, report), axes, directory, report)]
 
 
@@ -63,7 +64,8 @@ def ideals(report, directory):
     figure, axes = paper(report, f"All-reduce of {amount(octets)} of float32, links of {rate:g} Mbit/s (namespaces)")
     curves(axes, report, lambda f: f["n"], lambda f: [time / f["ideal_seconds"] for time in seconds(f)])
     axes.axhline(1.0, color="#444444", linewidth=1, linestyle="--")
-    axes.set(xlabel="ranks", ylabel="time / (tensor's bits / link's rate)", ylim=(0, None))
+    axes.set(xlabel="ranks", ylabel="time / (tensor's bits / link's rate)")
+    logarithmic(axes)
     return [save(ranks_below(figure, report), axes, directory, report)]
 
 
@@ -77,8 +79,8 @@ def losses(report, directory):
     inflation = lambda f: [time / clean[f["contestant"]] for time in seconds(f)]  # noqa: E731
     curves(axes, compared, lambda f: shares.index(f["loss"]), inflation)
     axes.set_xticks(range(len(shares)), [f"{100 * share:g} %" for share in shares])
-    axes.set(xlabel="packets lost, each way", ylabel="time / time without loss", yscale="log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda factor, _: f"{factor:g}"))
+    axes.set(xlabel="packets lost, each way", ylabel="time / time without loss")
+    logarithmic(axes)
     axes.axhline(1.0, color="#444444", linewidth=1, linestyle="--")
     return [save(figure, axes, directory, report)]
 
@@ -109,10 +111,26 @@ def curves(axes, report, across, upwards):
             continue
         points = sorted((across(f), *upwards(f)) for f in of_kind)
         places, medians, ends, others = zip(*points)
-        label = kind if of_kind[0]["sockets"] else f"{kind} (shared memory)"
+        label = named(kind, of_kind)
         look = {"color": colour, "marker": marker, "linewidth": width, "markersize": 5}
         axes.plot(places, medians, label=label, zorder=2 + width, **look)
         axes.fill_between(places, ends, others, color=colour, alpha=0.12, linewidth=0)
+
+
+def named(kind, figures):
+    """As the legend has it: with the cut of SwitchML, if it is one."""
+    names = {figure["contestant"] for figure in figures}
+    if len(names) > 1:
+        return f"{kind}, the fastest cut at each point"
+    return names.pop() if figures[0]["sockets"] else f"{kind} (shared memory)"
+
+
+def logarithmic(axes):
+    """Ratios are alike at both ends of the axis."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def ranks_below(figure, report):
