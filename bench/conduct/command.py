@@ -1,6 +1,7 @@
 """The command line of bench/run."""
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -20,7 +21,7 @@ def main(arguments):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="bench/run", description="SwitchML beside other all-reduces: see bench/README.md")
+    top = argparse.ArgumentParser(prog="bench/run", description="SwitchML beside others: see bench/README.md")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, (what, defaults) in MEASUREMENTS.items():
         command = commands.add_parser(name, help=what, description=what)
@@ -47,37 +48,77 @@ MEASUREMENTS = {
 }
 
 
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def numbers(text):
+    return [positive(part) for part in text.split(",")]
+
+
+def sizes(text):
+    """Whole float32 elements, as 1000, 16k or 100M octets."""
+    units = {"k": 1000, "M": 1_000_000}
+    parts = [(part[:-1], units[part[-1]]) if part[-1:] in units else (part, 1) for part in text.split(",")]
+    octets = [positive(number) * unit for number, unit in parts]
+    if any(size % 4 for size in octets):
+        raise ValueError(text)
+    return octets
+
+
+def percentages(text):
+    shares = [float(part) for part in text.split(",")]
+    if not all(0 <= share <= 100 for share in shares):
+        raise ValueError(text)
+    return shares
+
+
+def names(text):
+    return [name for name in text.split(",") if name]
+
+
 def measurement_options(command, defaults):
-    def numbers(text):
-        return [int(part) for part in text.split(",")]
-
-    def sizes(text):
-        units = {"k": 1000, "M": 1_000_000}
-        return [int(part[:-1]) * units[part[-1]] if part[-1:] in units else int(part) for part in text.split(",")]
-
-    def percentages(text):
-        return [float(part) for part in text.split(",")]
-
     add = command.add_argument
     add("--n", type=numbers, default=defaults["n"], metavar="LIST", help="ranks (%(default)s)")
-    add("--octets", type=sizes, default=defaults["octets"], metavar="LIST",
-        help="of each tensor, as 1000, 16k or 100M (%(default)s)")
-    add("--turns", type=int, default=5, help="of all contestants, in alternation (%(default)s)")
-    add("--rounds", type=int, default=defaults.get("rounds", 3),
-        help="of each turn, after one that is not counted (%(default)s)")
-    add("--peers", type=lambda text: [name for name in text.split(",") if name], default=list(contestants.PEERS),
-        metavar="LIST", help="(%(default)s)")
+    add(
+        "--octets",
+        type=sizes,
+        default=defaults["octets"],
+        metavar="LIST",
+        help="of each tensor, as 1000, 16k or 100M (%(default)s)",
+    )
+    add("--turns", type=positive, default=5, help="of all contestants, in alternation (%(default)s)")
+    add(
+        "--rounds",
+        type=positive,
+        default=defaults.get("rounds", 3),
+        help="of each turn, after one that is not counted (%(default)s)",
+    )
+    add("--peers", type=names, default=list(contestants.PEERS), metavar="LIST", help="(%(default)s)")
     for name, default, what in (("chunk", 256, "elements a packet"), ("window", 128, "slots"), ("lanes", 1, "lanes")):
-        add(f"--{name}", type=numbers, default=[default], metavar="LIST",
-            help=f"SwitchML's {what}; of several the fastest is searched first (%(default)s)")
+        add(
+            f"--{name}",
+            type=numbers,
+            default=[default],
+            metavar="LIST",
+            help=f"SwitchML's {what}; of several the fastest is searched first (%(default)s)",
+        )
     add("--json", type=Path, metavar="FILE", help="write all figures there")
     add("--install", action="store_true", help="install the peers' packages with apt first")
     if "loss" in defaults or command.prog.endswith("shaped"):
-        add("--rate", type=int, default=1000, metavar="MBIT", help="Mbit/s of each rank's link (%(default)s)")
-        add("--mtu", type=int, default=1500, help="octets (%(default)s)")
+        add("--rate", type=positive, default=1000, metavar="MBIT", help="Mbit/s of each rank's link (%(default)s)")
+        add("--mtu", type=positive, default=1500, help="octets (%(default)s)")
     if "loss" in defaults:
-        add("--loss", type=percentages, default=defaults["loss"], metavar="LIST",
-            help="per cent of the packets on each rank's link, each way (%(default)s)")
+        add(
+            "--loss",
+            type=percentages,
+            default=defaults["loss"],
+            metavar="LIST",
+            help="per cent of the packets on each rank's link, each way (%(default)s)",
+        )
 
 
 def conduct(options):
@@ -92,16 +133,16 @@ def conduct(options):
     ]
     if options.install:
         contestants.install(peers)
-    works, where = plan(options)
-    if where is None:
+    scenes = plan(options)
+    if scenes is None:
         return SKIPPED
-    peers = [peer for peer in peers if available(peer, where[0])]
+    peers = [peer for peer in peers if available(peer, scenes[0][1][0])]
     for contestant in [variants[0], *peers]:
         contestant.build()
     # Before the measurement, so that the load is that of others.
     machine = measure.machine([*variants, *peers])
     report = {"measurement": options.measurement, "machine": machine, "turns": options.turns, "rounds": options.rounds}
-    report |= measure.measure_all(works, where, variants, peers, options.turns)
+    report |= measure.measure_all(scenes, variants, peers, options.turns)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -112,20 +153,20 @@ def conduct(options):
 
 
 def plan(options):
-    """Works and places in pairs; no places where there can be none."""
+    """Scenes: work, and the places where it is done in alternation. None where there can be no such places."""
     works = measure.works(options.n, options.octets, options.rounds)
     if options.measurement not in ("shaped", "loss"):
-        return works, [places.Loopback() for _ in works]
+        return [(work, [places.Loopback()]) for work in works]
     why = places.refusal()
     if why:
         print(f"SKIPPED {options.measurement}: {why}")
-        return works, None
+        return None
     places.clean()
+    star = functools.partial(places.Star, megabits=options.rate, mtu=options.mtu)
     if options.measurement == "shaped":
-        return works, [places.Star(work.world, options.rate, options.mtu) for work in works]
-    pairs = list(itertools.product(works, options.loss))
-    stars = [places.Star(work.world, options.rate, options.mtu, loss / 100, offloads=False) for work, loss in pairs]
-    return [work for work, _ in pairs], stars
+        return [(work, [star(work.world)]) for work in works]
+    losses = [percent / 100 for percent in options.loss]
+    return [(work, [star(work.world, loss=loss, offloads=False) for loss in losses]) for work in works]
 
 
 def available(peer, place):
@@ -195,5 +236,3 @@ def expect_all(results):
                 raise Failed(f"{report['measurement']}: not all contestants were measured, but: {names}")
             if any(figure["loss"] and not figure["lost_by_chance"] for figure in here):
                 raise Failed("links that should lose packets lost none")
-
-

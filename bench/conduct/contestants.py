@@ -188,7 +188,8 @@ def install(contestants):
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
-        if subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        ended = subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, check=False)
+        if ended.returncode != 0:
             raise Failed(f"`apt-get {' '.join(command)}` failed; is this machine online, and are you root?")
 
 

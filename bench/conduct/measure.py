@@ -1,5 +1,6 @@
 """Turns of all contestants, one after the other, so that a noisy moment meets all of them alike."""
 
+import contextlib
 import datetime
 import itertools
 import os
@@ -25,45 +26,56 @@ def spread(samples):
     return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
 
 
-def alternate(contestants, place, work, turns):
-    """The figures of all contestants at one place and work: A B C, A B C, ..."""
-    taken = {contestant: [] for contestant in contestants}
-    counted = {contestant: {} for contestant in contestants}
-    failed = {}
-    for _, contestant in itertools.product(range(turns), contestants):
-        before = place.dropped()
+class Series:
+    """One contestant at one place, turn by turn."""
+
+    def __init__(self, contestant, place):
+        self.contestant, self.place = contestant, place
+        self.turns, self.counted, self.failures = [], {}, []
+
+    def turn(self, work):
+        before = self.place.dropped()
         try:
-            seconds, counters = sample(contestant, place, work)
+            seconds, counters = sample(self.contestant, self.place, work)
         except Failed as error:
-            # One that fails is named and left out of this comparison; a later turn may go well.
-            failed.setdefault(contestant, []).append(str(error))
-            taken[contestant].append([])
-            note(f"  {contestant.name}: {error}")
-            continue
-        taken[contestant].append(seconds)
-        links = {name: after - before[name] for name, after in place.dropped().items()}
+            # It is named and has no samples of this turn; a later turn may go well.
+            note(f"  {self.contestant.name}: {error}")
+            self.failures.append(str(error))
+            self.turns.append([])
+            return
+        self.turns.append(seconds)
+        links = {name: after - before[name] for name, after in self.place.dropped().items()}
         for name, count in {**counters, **links}.items():
-            counted[contestant][name] = counted[contestant].get(name, 0) + count
-    return [figure(c, place, work, taken[c], counted[c], failed.get(c, [])) for c in contestants]
+            self.counted[name] = self.counted.get(name, 0) + count
 
 
-def figure(contestant, place, work, turns, counted, failures):
+def alternate(contestants, places, work, turns):
+    """The figures of all contestants at all places: A B C, A B C, ..."""
+    series = [Series(contestant, place) for place in places for contestant in contestants]
+    for _, one in itertools.product(range(turns), series):
+        one.turn(work)
+    return [figure(one, work) for one in series]
+
+
+def figure(series, work):
     found = {
-        "contestant": contestant.name,
-        "ours": isinstance(contestant, SwitchML),
-        "sockets": contestant.sockets,
-        "place": place.name,
-        "loss": place.loss,
+        "contestant": series.contestant.name,
+        "ours": isinstance(series.contestant, SwitchML),
+        "sockets": series.contestant.sockets,
+        "place": series.place.name,
+        "loss": series.place.loss,
         "n": work.world,
         "octets": work.octets,
         "batch": work.batch,
-        "failures": failures,
-        **counted,
+        "failures": series.failures,
+        **series.counted,
     }
-    seconds = [second for turn in turns for second in turn]
+    if series.place.megabits:
+        found["ideal_seconds"] = work.octets * 8 / (series.place.megabits * 1e6)
+    seconds = [second for turn in series.turns for second in turn]
     if seconds:
         # Of a turn that failed there is none.
-        medians = [statistics.median(turn) if turn else None for turn in turns]
+        medians = [statistics.median(turn) if turn else None for turn in series.turns]
         found["seconds"] = {**spread(seconds), "turns": medians}
         found["megabytes_per_second"] = 1e-6 * work.octets / found["seconds"]["median"]
     return found
@@ -90,57 +102,67 @@ def compare(figures):
     }
 
 
-def search(variants, place, work, turns):
+def search(variants, place, work):
     """The fastest of several cuts of ours, and what all of them took."""
-    figures = alternate(variants, place, work, turns)
+    figures = alternate(variants, [place], work, turns=1)
     done = [(figure["seconds"]["median"], index) for index, figure in enumerate(figures) if "seconds" in figure]
     if not done:
         raise Failed("no variant of SwitchML succeeded")
     return variants[min(done)[1]], figures
 
 
-def measure_all(works, places, variants, peers, turns):
-    """For each work and place in pairs: searches the best cut of ours, then measures it beside the peers."""
+def measure_all(scenes, variants, peers, turns):
+    """For each scene, which is work and the places where it is done: the best cut of ours, and it beside the peers."""
     report = {"figures": [], "comparisons": [], "searches": []}
-    for work, place in zip(works, places):
-        with place:
-            measure_one(report, work, place, variants, peers, turns)
+    for work, places in scenes:
+        with contextlib.ExitStack() as stack:
+            for place in places:
+                stack.enter_context(place)
+            measure_one(report, work, places, variants, peers, turns)
     return report
 
 
-def measure_one(report, work, place, variants, peers, turns):
-    what = f"n = {work.world}, {amount(work.octets)} of float32, {place.name}"
-    note(what + (f", loss {100 * place.loss:g} %" if place.loss else ""))
-    ours = variants[:1]
+def measure_one(report, work, places, variants, peers, turns):
+    note(f"n = {work.world}, {amount(work.octets)} of float32, {places[0].name}")
+    ours = variants[0]
     if len(variants) > 1:
-        best, figures = search(variants, place, work, turns=1)
-        note(f"  of {len(variants)} variants the fastest: {best.name}")
-        ours = [best]
-        report["searches"].append({"n": work.world, "octets": work.octets, "best": best.name, "figures": figures})
-    figures = alternate(ours + [peer for peer in peers if peer.missing(place) is None], place, work, turns)
-    for found in figures:
-        print(line(found, place), flush=True)
-    comparison = compare(figures)
-    if comparison:
-        ratio = comparison["peer_time_by_our_time"]
-        turns_text = f"{ratio['turns']['min']:.2f} to {ratio['turns']['max']:.2f} from turn to turn"
-        print(f"  SwitchML is {ratio['of_medians']:.2f} times as fast as {comparison['best_peer']} ({turns_text})")
-        report["comparisons"].append(comparison)
+        ours, figures = search(variants, places[0], work)
+        note(f"  of {len(variants)} variants the fastest: {ours.name}")
+        report["searches"].append({"n": work.world, "octets": work.octets, "best": ours.name, "figures": figures})
+    contestants = [ours, *(peer for peer in peers if peer.missing(places[0]) is None)]
+    figures = alternate(contestants, places, work, turns)
+    for place in places:
+        here = [figure for figure in figures if figure["loss"] == place.loss]
+        tell(here, report)
     report["figures"] += figures
 
 
-def line(found, place):
+def tell(figures, report):
+    """Prints the figures of one place, and compares them."""
+    first = figures[0]
+    loss = f", loss {100 * first['loss']:g} %" if first["loss"] else ""
+    print(f"n = {first['n']}, {amount(first['octets'])} of float32, {first['place']}{loss}")
+    for found in figures:
+        print(line(found), flush=True)
+    comparison = compare(figures)
+    if comparison:
+        ratio = comparison["peer_time_by_our_time"]
+        spread_text = f"{ratio['turns']['min']:.2f} to {ratio['turns']['max']:.2f} from turn to turn"
+        print(f"  SwitchML is {ratio['of_medians']:.2f} times as fast as {comparison['best_peer']} ({spread_text})")
+        report["comparisons"].append(comparison)
+
+
+def line(found):
     start = f"  {found['contestant']:<34}"
     if "seconds" not in found:
         return f"{start} FAILED"
     seconds = found["seconds"]
     text = f"{start} {duration(seconds['median']):>9} ({duration(seconds['min'])} to {duration(seconds['max'])})"
     text += f"  {found['megabytes_per_second']:7.1f} MB/s"
-    if hasattr(place, "megabits"):
-        found["ideal_seconds"] = found["octets"] * 8 / (place.megabits * 1e6)
+    if "ideal_seconds" in found:
         text += f"  time / ideal {seconds['median'] / found['ideal_seconds']:.3f}"
     again = found.get("sent_again_after_timeout", 0) + found.get("sent_again_overtaken", 0)
-    text += f"  sent again {again} of {found['packets_sent']}" if again else ""
+    text += f"  sent again {again}, once {found['packets_sent']}" if again else ""
     dropped = found.get("dropped_by_full_queues", 0)
     text += f"  full queues dropped {dropped}" if dropped else ""
     return text + ("" if found["sockets"] else "  (shared memory)")

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from .processes import Failed, output
+from .processes import output
 
 SWITCH = "switch"
 
@@ -17,6 +17,7 @@ class Loopback:
 
     name = "loopback"
     interface = "lo"
+    megabits = None  # nothing limits it
     loss = 0.0
 
     def __enter__(self):
@@ -160,9 +161,3 @@ def clean():
             output("ip", "netns", "delete", namespace)
             gone.append(namespace)
     return gone
-
-
-def need_star():
-    why = refusal()
-    if why:
-        raise Failed(f"no shaped links: {why}")

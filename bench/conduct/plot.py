@@ -98,7 +98,8 @@ def paper(report, title):
     machine = report["machine"]
     below = f"{machine['processors']} processors ({machine['processor']}), Linux {machine['kernel'].split('-')[0]}"
     axes.set_title(f"{title}\n", loc="left", fontsize=11)
-    axes.text(0, 1.02, f"medians, smallest to largest shaded; {below}", transform=axes.transAxes, fontsize=8, color="#555555")
+    below = f"medians, smallest to largest shaded; {below}"
+    axes.text(0, 1.02, below, transform=axes.transAxes, fontsize=8, color="#555555")
     return figure, axes
 
 

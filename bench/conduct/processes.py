@@ -48,11 +48,12 @@ class Processes:
         return path
 
     def start(self, name, argv, env=None):
-        """Starts a process. What it says goes to files, so that no full pipe stops it."""
+        """Starts a process. What it says goes to files, so that no full pipe stops it. If this process is killed,
+        it is too."""
         files = [Path(self.directory.name, f"{name}.{kind}") for kind in ("out", "err")]
         with files[0].open("wb") as out, files[1].open("wb") as err:
             process = subprocess.Popen(
-                [str(word) for word in argv],
+                ["setpriv", "--pdeathsig", "KILL", *map(str, argv)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
