@@ -81,6 +81,27 @@ fn the_bench_gives_every_figure() {
 }
 
 #[test]
+fn ranks_that_a_script_starts_measure_and_check_together() {
+    let (_switch, address) = program_common::switch("--lanes 2");
+    let rank = |rank: usize| {
+        let work = "--world 2 --octets 100000 --batch 3 --rounds 2 --lanes 2";
+        Running::start(&mut switchml(&format!("bench rank --switch {address} --rank {rank} {work} --json")))
+    };
+    let ranks = [rank(0), rank(1)];
+    for (number, ended) in ranks.into_iter().map(Running::end).enumerate() {
+        let report = json(&ended.succeeded().stdout);
+        assert_eq!(report["rank"], number);
+        assert_eq!(report["checked"], 25_000 * 3 * 2);
+        let seconds = report["seconds"].as_array().unwrap();
+        assert_eq!(seconds.len(), 2);
+        assert!(
+            seconds.iter().all(|seconds| seconds.as_f64().is_some_and(|seconds| seconds > 0.0)),
+            "{report}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_as_wrong_usage() {
     let allreduce = "allreduce --switch a:1 --job j --input a --output b";
     for (wrong, text) in [
@@ -91,6 +112,8 @@ fn what_cannot_be_is_refused_as_wrong_usage() {
         ("demo --window 3", "window 3 is not a power of two from 1 to 16384 slots"),
         ("demo --lanes 17", "17 lanes are not from 1 to 16"),
         ("demo --rounds 0", "0 is not in 1.."),
+        ("bench --quick rank --switch a:1 --rank 0 --world 2", "cannot be used with"),
+        ("bench rank --switch a:1 --rank 0 --world 2 --batch 0", "0 is not in 1.."),
         ("switch --slots 0", "0 is not in 1..=16384"),
         ("switch --lease -1", "unexpected argument '-1'"),
         ("switch --lease 0", "not a number of seconds from 0.001 to 86400"),

@@ -1,7 +1,7 @@
 //! `switchml bench`: figures of this machine, against limits that were measured in the same run.
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, Subcommand};
 use multiversion::multiversion;
 use serde::Serialize;
 use switchml_proto::{ChunkSize, Window, WorldSize};
@@ -19,6 +19,7 @@ mod idle;
 mod loopback;
 mod machines;
 mod measure;
+mod rank;
 
 use self::figure::{Figure, Place, Verdict};
 
@@ -35,7 +36,10 @@ const IDLE_WINDOWS: [usize; 3] = [1, 128, 4096];
 const CREWS: [usize; 3] = [2, 4, 8];
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    part: Option<Part>,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -47,6 +51,12 @@ pub(crate) struct Options {
     loopback_megabytes: usize,
 }
 
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Be one rank of a measurement across processes, namespaces or machines; every sum is checked
+    Rank(rank::Options),
+}
+
 #[derive(Serialize)]
 struct Report {
     quick: bool,
@@ -56,6 +66,13 @@ struct Report {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    match &options.part {
+        Some(Part::Rank(options)) => rank::run(options),
+        None => run_all(options),
+    }
+}
+
+fn run_all(options: &Options) -> Result<()> {
     let (octets, repetitions, rounds) = if options.quick { (4 << 20, 3, 2) } else { (64 << 20, 15, 7) };
     let n4 = WorldSize::new(4)?;
     // Where figures are printed as they come, they are the progress.
