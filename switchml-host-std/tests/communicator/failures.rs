@@ -4,7 +4,7 @@ use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::panic::catch_unwind;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -195,14 +195,15 @@ fn the_stall_time_ends_a_wait_and_names_who_is_missing() {
         if comm.rank() == 1 {
             // Alive, but busy with something else.
             eventually(|| failed.load(Ordering::SeqCst));
-            let error = comm.barrier().unwrap_err();
+            // The same one: the abort may be on its way still, and others would differ (D-1).
+            let error = comm.all_reduce(&mut [1.0_f32; 50], ReduceOp::Sum).unwrap_err();
             let named = matches!(failure(&error), SessionFailure::Stalled { missing: told, .. } if *told == missing);
             assert!(named, "{error:?}");
             return;
         }
         let start = Instant::now();
         let error = comm.all_reduce(&mut [1.0_f32; 50], ReduceOp::Sum).unwrap_err();
-        assert!((stall..2 * stall).contains(&start.elapsed()), "it took {:?}", start.elapsed());
+        assert!((stall..3 * stall).contains(&start.elapsed()), "it took {:?}", start.elapsed());
         let named = matches!(failure(&error), SessionFailure::Stalled { missing: told, .. } if *told == missing);
         assert!(named, "{error:?}");
         assert!(error.to_string().ends_with(": rank 1 missing"), "{error}");
@@ -233,11 +234,14 @@ fn a_slow_rank_is_told_of_and_waited_for() {
 
 #[test]
 fn a_panic_gives_up_for_all() {
-    let switch = switch();
+    // Printing a panic may take longer than a short lease.
+    let switch = TestSwitch::start();
+    let joined = Barrier::new(3);
     switch.run(
         3,
         |builder| builder.lanes(2),
         |mut comm| {
+            joined.wait();
             if comm.rank() == 2 {
                 let outcome = catch_unwind(AssertUnwindSafe(move || {
                     let _comm = comm;
@@ -254,14 +258,15 @@ fn a_panic_gives_up_for_all() {
                 "{error:?}"
             );
             assert_eq!(error.to_string(), "rank 2 gave up: see its own messages");
-            assert!(start.elapsed() < LEASE, "it took {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_secs(4), "it took {:?}", start.elapsed());
         },
     );
 }
 
 #[test]
 fn a_callback_that_panics_fails_the_session_and_blocks_nobody() {
-    let switch = switch();
+    // As above.
+    let switch = TestSwitch::start();
     let panicking =
         |builder: switchml_host_std::Builder| builder.on_waiting(|_| panic!("a callback's own fault"));
     let failed = AtomicBool::new(false);

@@ -104,3 +104,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     }
     Ok(Duration::from_secs_f64(seconds))
 }
+
+#[cfg(test)]
+mod tests;

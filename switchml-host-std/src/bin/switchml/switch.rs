@@ -51,16 +51,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let mut config = SwitchConfig::new(options.listen);
-    config.port_base = options.port_base;
-    config.lanes = options.lanes;
-    config.slots = options.slots;
-    config.largest_chunk = options.max_chunk;
-    config.lease = options.lease;
-    config.metrics = options.metrics;
-    config.faults = options.faults.faults()?;
-
-    let mut switch = Switch::bind(config)?;
+    let mut switch = Switch::bind(config(options)?)?;
     let live = if options.loudness.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     let (log, loudness) = (live.clone(), options.loudness);
     switch.on_event(move |event| {
@@ -88,6 +79,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         output::note("stopped; all members were told");
     }
     Ok(())
+}
+
+fn config(options: &Options) -> Result<SwitchConfig> {
+    let mut config = SwitchConfig::new(options.listen);
+    config.port_base = options.port_base;
+    config.lanes = options.lanes;
+    config.slots = options.slots;
+    config.largest_chunk = options.max_chunk;
+    config.lease = options.lease;
+    config.metrics = options.metrics;
+    config.faults = options.faults.faults()?;
+    Ok(config)
 }
 
 fn greet(options: &Options, switch: &Switch) {
@@ -221,3 +224,6 @@ impl fmt::Display for Event {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -221,13 +221,6 @@ fn octets_without_use_are_0() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
-    assert_eq!(error(&head(15)).to_string(), "kind 15 is no message");
-    let version = ControlError::Version { version: 2 };
-    assert_eq!(version.to_string(), "protocol version 2 is not 1");
-}
-
-#[test]
 fn c1_each_reject_reason_says_what_to_do() {
     let slots = "no free slots for this window: 64 can be had now; use a smaller window, or wait for another job to end";
     for (reason, text) in [
