@@ -20,7 +20,7 @@ use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
 use super::{Communicator, lane};
 use crate::clock::Clock;
-use crate::transport::{Options, Transport};
+use crate::transport::{Options, SocketCalls, Transport};
 
 /// Configures a [`Communicator`]. `job`, `rank` and `world_size` must be given.
 ///
@@ -41,6 +41,7 @@ pub struct Builder {
     join_timeout: Duration,
     stall_time: Duration,
     rto: RtoConfig,
+    calls: SocketCalls,
     on_waiting: Option<OnWaiting>,
 }
 
@@ -62,6 +63,7 @@ impl Builder {
             join_timeout: Duration::from_secs(600),
             stall_time: WorkerConfig::STALL_TIME,
             rto: RtoConfig::DEFAULT,
+            calls: SocketCalls::default(),
             on_waiting: None,
         }
     }
@@ -131,6 +133,12 @@ impl Builder {
     /// Bounds of the time after which an unanswered packet is sent again (T-6).
     pub const fn retransmission_timeout(mut self, rto: RtoConfig) -> Self {
         self.rto = rto;
+        self
+    }
+
+    /// Which system calls move datagrams, where the system has them; the fastest by default.
+    pub const fn socket_calls(mut self, calls: SocketCalls) -> Self {
+        self.calls = calls;
         self
     }
 
@@ -246,7 +254,8 @@ impl Builder {
         for lane in config.lanes.lanes() {
             let peer = lane_address(address, lane.index())
                 .ok_or_else(|| self.bad_address(io::ErrorKind::InvalidInput.into()))?;
-            let transport = Transport::connect(peer, &Options::default())
+            let options = Options { calls: self.calls, faults: None };
+            let transport = Transport::connect(peer, &options)
                 .map_err(|error| Error::io("opening a socket to the aggregator", error))?;
             let largest = transport.max_datagram().map(ChunkSize::largest_within);
             if let Some(largest) = largest.filter(|&largest| largest < Some(config.chunk)) {

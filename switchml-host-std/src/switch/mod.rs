@@ -75,7 +75,7 @@ pub struct SwitchConfig {
     pub join_timeout: Duration,
     /// TCP address where `GET /metrics` is answered with counters in Prometheus' text format.
     pub metrics: Option<SocketAddr>,
-    /// Which system calls move datagrams.
+    /// Which system calls move datagrams, where the system has them.
     pub calls: SocketCalls,
     /// Faults put into every worker's traffic on purpose.
     pub faults: Option<Faults>,
@@ -156,8 +156,14 @@ impl Switch {
         self.metrics.as_ref().map(http::Server::local_addr)
     }
 
+    /// Which system calls move datagrams: those of the configuration, or what the system has instead.
+    #[must_use]
+    pub fn socket_calls(&self) -> SocketCalls {
+        self.transports.iter().map(Transport::calls).min().unwrap_or_default()
+    }
+
     /// Octets of the smallest receive buffer of the lanes' sockets, as the system counts them; it may give less than
-    /// the four mebioctets that the switch asks for. `None` if it does not tell.
+    /// the 16 mebioctets that the switch asks for. `None` if it does not tell.
     #[must_use]
     pub fn receive_buffer(&self) -> Option<usize> {
         self.transports

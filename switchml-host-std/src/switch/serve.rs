@@ -10,7 +10,7 @@ use super::SwitchError;
 use super::lane::{Lane, Slots};
 use super::outbox::Outbox;
 use super::running::{Leaver, Running};
-use crate::transport::{BATCH, Received, RecvBatch};
+use crate::transport::{MOST_RECEIVED, Received, RecvBatch};
 
 /// How many batches are taken under full load before the timers are looked at.
 const BATCHES: usize = 16;
@@ -25,7 +25,7 @@ pub(super) fn serve(
     let _leaver = Leaver(running);
     let mut batch = RecvBatch::new(HEADER_LEN + largest_chunk.octets());
     let mut outbox = Outbox::new(largest_chunk);
-    let mut others = Vec::with_capacity(2 * BATCH);
+    let mut others = Vec::with_capacity(MOST_RECEIVED);
     let mut events = Events::with_capacity(4);
     // The poll tells of changes only: it is asked again only when nothing is left to receive.
     let mut drained = false;

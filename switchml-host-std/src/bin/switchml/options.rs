@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clap::Args;
-use switchml_host_std::{Faults, ScalingFactor};
+use switchml_host_std::{Faults, ScalingFactor, SocketCalls};
 use switchml_proto::{ChunkSize, InvalidId, LaneCount, Rank, Window, WorldSize};
 
 /// How a job's packets are cut and spread; the same for all members of a job.
@@ -18,6 +18,14 @@ pub(crate) struct LaneOptions {
     /// Independent streams, each with a thread and a port of its own
     #[arg(long, value_name = "L", default_value = "1", value_parser = lanes)]
     pub(crate) lanes: LaneCount,
+}
+
+/// How datagrams come and go.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SocketOptions {
+    /// System calls that move datagrams: segmented, batched or single; slower ones where the system has not got these
+    #[arg(long, value_name = "CALLS", default_value_t)]
+    pub(crate) socket_calls: SocketCalls,
 }
 
 /// How much is said.

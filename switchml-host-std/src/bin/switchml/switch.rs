@@ -15,7 +15,7 @@ use switchml_proto::control::{CoordinatorEvent, SessionEnd};
 use switchml_proto::wire::DEFAULT_PORT_BASE;
 use switchml_proto::{ChunkSize, LaneCount, Window};
 
-use crate::options::{self, FaultOptions, Loudness};
+use crate::options::{self, FaultOptions, Loudness, SocketOptions};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
+    sockets: SocketOptions,
+    #[command(flatten)]
     faults: FaultOptions,
     /// Print the counters of each second as JSON, a line each
     #[arg(long)]
@@ -58,6 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     config.largest_chunk = options.max_chunk;
     config.lease = options.lease;
     config.metrics = options.metrics;
+    config.calls = options.sockets.socket_calls;
     config.faults = options.faults.faults()?;
 
     let mut switch = Switch::bind(config)?;
@@ -100,8 +103,8 @@ fn greet(options: &Options, switch: &Switch) {
     if let Some(address) = switch.metrics_addr() {
         output::note(format_args!("metrics on http://{address}/metrics"));
     }
-    if let (true, Some(octets)) = (options.loudness.verbose, switch.receive_buffer()) {
-        output::note(format_args!("receive buffers of {} KiB", octets >> 10));
+    if options.loudness.verbose {
+        output::note(output::sockets(switch.socket_calls(), switch.receive_buffer()));
     }
 }
 

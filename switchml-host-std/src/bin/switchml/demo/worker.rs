@@ -36,6 +36,7 @@ fn work(task: &Task) -> Result<Message> {
         .lanes(task.lanes)
         .chunk(task.chunk)
         .window(task.window)
+        .socket_calls(task.calls.parse()?)
         .join_timeout(PATIENCE)
         .stall_time(PATIENCE)
         .on_waiting(|waiting| {
