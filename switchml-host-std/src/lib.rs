@@ -40,6 +40,7 @@
 mod clock;
 mod communicator;
 pub mod kernels;
+mod spin;
 mod switch;
 mod transport;
 

@@ -20,6 +20,7 @@ use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
 use super::{Communicator, lane};
 use crate::clock::Clock;
+use crate::spin::SPIN;
 use crate::transport::{Options, SocketCalls, Transport};
 
 /// Configures a [`Communicator`]. `job`, `rank` and `world_size` must be given.
@@ -42,6 +43,7 @@ pub struct Builder {
     stall_time: Duration,
     rto: RtoConfig,
     calls: SocketCalls,
+    spin: Duration,
     on_waiting: Option<OnWaiting>,
 }
 
@@ -64,6 +66,7 @@ impl Builder {
             stall_time: WorkerConfig::STALL_TIME,
             rto: RtoConfig::DEFAULT,
             calls: SocketCalls::default(),
+            spin: SPIN,
             on_waiting: None,
         }
     }
@@ -139,6 +142,13 @@ impl Builder {
     /// Which system calls move datagrams, where the system has them; the fastest by default.
     pub const fn socket_calls(mut self, calls: SocketCalls) -> Self {
         self.calls = calls;
+        self
+    }
+
+    /// How long a lane's thread goes on looking for results before it sleeps, while some are awaited: spares waking it,
+    /// and is for machines with a processor for each such thread. Zero, not at all, by default.
+    pub const fn spin(mut self, time: Duration) -> Self {
+        self.spin = time;
         self
     }
 
@@ -240,7 +250,8 @@ impl Builder {
             let session = session.clone();
             let worker = self.worker_config(&params, id, config.lanes);
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            match thread.spawn(move || lane::run(&session, id, poll, worker)) {
+            let spin = self.spin;
+            match thread.spawn(move || lane::run(&session, id, poll, worker, spin)) {
                 Ok(thread) => communicator.threads.push(thread),
                 Err(error) => return Err(communicator.give_up(error)),
             }

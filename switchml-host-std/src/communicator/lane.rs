@@ -1,6 +1,7 @@
 //! The thread of one lane: its socket, its worker, and the collectives that are open in it.
 
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 
@@ -15,12 +16,16 @@ use super::error::{Phase, SessionFailure};
 use super::lock;
 use super::session::{End, Session};
 use super::share::{Share, Task};
+use crate::spin::Spin;
 use crate::transport::{BATCH, Received as Looked, RecvBatch};
+
+/// How many looks in a row may bring something before the worker's timers are looked at nevertheless.
+const LOOKS: u32 = 16;
 
 /// Serves lane `lane` of `session` until the session is over and the application has asked to leave.
 ///
 /// `poll` has the lane's socket and waker. If the thread panics, the session fails.
-pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config) {
+pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config, spin: Duration) {
     let _close = CloseInbox { session, lane };
     let mut slots = vec![Slot::EMPTY; config.layout.window().get().into()];
     let worker = Worker::new(config, &mut slots).expect("the layout and the seq come from a checked welcome");
@@ -34,6 +39,7 @@ pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::C
         leave: Leave::NotAsked,
         not_before: None,
         next_question: Instant::ZERO,
+        spin: Spin::new(spin),
         batch: RecvBatch::new(datagram_len),
         run: OutgoingRun { octets: vec![0; BATCH * datagram_len], segment: 0, len: 0 },
     };
@@ -77,6 +83,7 @@ struct Lane<'a> {
     not_before: Option<Instant>,
     /// When to see whether to ask the aggregator who is missing.
     next_question: Instant,
+    spin: Spin,
     batch: RecvBatch,
     run: OutgoingRun,
 }
@@ -100,20 +107,29 @@ impl Lane<'_> {
     /// The system's, if the socket cannot be used any more.
     fn serve(&mut self, mut poll: Poll) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
+        let mut looks = 0;
         loop {
             let now = self.session.clock.now();
             self.take_tasks();
             self.start(now);
-            self.worker.handle_timeout(now);
+            let looked = self.receive()?;
+            looks += 1;
+            // A result that waits in the socket is no reason to send its packet again, however late this thread is.
+            if looked == Looked::Nothing || looks >= LOOKS {
+                self.worker.handle_timeout(now);
+                looks = 0;
+            }
             self.transmit(now);
             self.finish();
             self.look_after_session(now);
             if self.leave == Leave::Ready && self.session.is_over() {
                 return Ok(());
             }
-            match self.receive()? {
-                // There may be more, and what came may have made packets due.
-                Looked::Batch | Looked::Unreachable => {}
+            match looked {
+                // There may be more.
+                Looked::Batch | Looked::Unreachable => self.spin.reset(),
+                // A result is on its way.
+                Looked::Nothing if !self.open.is_empty() && self.spin.looks_again() => {}
                 Looked::Nothing => self.sleep(&mut poll, &mut events)?,
             }
         }

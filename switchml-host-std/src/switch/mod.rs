@@ -34,6 +34,7 @@ use switchml_proto::{ChunkSize, LaneCount, WorldSize};
 
 use crate::clock::Clock;
 use crate::kernels;
+use crate::spin::SPIN;
 use crate::transport::{Faults, SocketCalls, Transport};
 
 pub use handle::SwitchHandle;
@@ -77,6 +78,9 @@ pub struct SwitchConfig {
     pub metrics: Option<SocketAddr>,
     /// Which system calls move datagrams, where the system has them.
     pub calls: SocketCalls,
+    /// How long a lane's thread goes on looking for datagrams before it sleeps, once it has found none: spares
+    /// waking it, and is for machines with a processor for each such thread. Zero, not at all, by default.
+    pub spin: Duration,
     /// Faults put into every worker's traffic on purpose.
     pub faults: Option<Faults>,
 }
@@ -96,6 +100,7 @@ impl SwitchConfig {
             join_timeout: Duration::from_secs(600),
             metrics: None,
             calls: SocketCalls::default(),
+            spin: SPIN,
             faults: None,
         }
     }
@@ -219,7 +224,7 @@ impl Switch {
             for (lane, poll) in lanes.iter().zip(core::mem::take(&mut self.polls)) {
                 let running = &running;
                 let thread = thread::Builder::new().name(format!("switchml-lane-{}", lane.id));
-                let serve = move || serve::serve(running, lane, poll, config.largest_chunk);
+                let serve = move || serve::serve(running, lane, poll, config);
                 threads.push(running.or_finish(thread.spawn_scoped(scope, serve))?);
             }
             if let Some(server) = self.metrics.take() {

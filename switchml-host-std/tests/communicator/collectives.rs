@@ -77,6 +77,13 @@ fn socket_calls_change_no_bit() {
 }
 
 #[test]
+fn looking_on_before_sleeping_changes_no_bit() {
+    let spin = core::time::Duration::from_micros(50);
+    let switch = TestSwitch::with(|config| config.spin = spin);
+    switch.run(2, |builder| builder.spin(spin), |mut comm| check_all(&mut comm));
+}
+
+#[test]
 fn loss_duplication_and_reordering_change_no_bit() {
     let switch = TestSwitch::with(|config| config.faults = Some(Faults::new(0.02, 0.02, 0.05, 7).unwrap()));
     switch.run(

@@ -176,6 +176,7 @@ fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {
         .window(window.get().into())
         .lanes(lanes.get().into())
         .socket_calls(options.sockets.socket_calls)
+        .spin(options.sockets.spin)
         .join_timeout(options.timeout)
         .stall_time(options.timeout)
         .on_waiting(move |what| waiting.waiting(what))

@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
     let loopback = if options.quick { 4_000_000 } else { options.loopback_megabytes * 1_000_000 };
     for workers in CREWS {
-        bench.add(loopback::run(workers, loopback, rounds, options.sockets.socket_calls)?)?;
+        bench.add(loopback::run(workers, loopback, rounds, options.sockets)?)?;
     }
 
     bench.progress.finish();

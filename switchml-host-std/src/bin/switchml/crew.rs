@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use switchml_host_std::{Faults, SocketCalls, Switch, SwitchConfig, SwitchHandle};
+use switchml_host_std::{Faults, Switch, SwitchConfig, SwitchHandle};
 
 use crate::demo::{Checked, worker};
-use crate::options::LaneOptions;
+use crate::options::{LaneOptions, SocketOptions};
 use crate::output;
 
 /// The subcommand, not shown to users, that is a worker of a crew.
@@ -26,8 +26,9 @@ pub(crate) struct Task {
     pub(crate) lanes: usize,
     pub(crate) chunk: usize,
     pub(crate) window: usize,
-    /// The name of [`SocketCalls`].
+    /// The name of [`SocketCalls`](switchml_host_std::SocketCalls).
     pub(crate) calls: String,
+    pub(crate) spin_microseconds: u64,
     pub(crate) elements: usize,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
@@ -79,7 +80,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) check: bool,
     pub(crate) lanes: LaneOptions,
-    pub(crate) calls: SocketCalls,
+    pub(crate) sockets: SocketOptions,
     pub(crate) faults: Option<Faults>,
 }
 
@@ -108,7 +109,8 @@ impl Crew {
         config.port_base = 0;
         config.lanes = plan.lanes.lanes;
         config.faults = plan.faults;
-        config.calls = plan.calls;
+        config.calls = plan.sockets.socket_calls;
+        config.spin = plan.sockets.spin;
         config.largest_chunk = plan.lanes.chunk;
         config.slots = config.slots.max(plan.lanes.window.get());
         let switch = Switch::bind(config)?;
@@ -153,7 +155,8 @@ impl Crew {
             lanes: plan.lanes.lanes.get().into(),
             chunk: plan.lanes.chunk.elements(),
             window: plan.lanes.window.get().into(),
-            calls: plan.calls.to_string(),
+            calls: plan.sockets.socket_calls.to_string(),
+            spin_microseconds: plan.sockets.spin.as_micros().try_into().unwrap_or(u64::MAX),
             elements: plan.elements,
             rounds: plan.rounds,
             seed: plan.seed,

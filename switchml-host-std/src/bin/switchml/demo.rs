@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         seed: options.seed,
         check: true,
         lanes: options.lanes,
-        calls: options.sockets.socket_calls,
+        sockets: options.sockets,
         faults: options.faults.faults()?,
     };
     let progress = Progress::new(u64::from(plan.rounds) * plan.workers as u64, Unit::Steps, options.loudness);

@@ -61,6 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     config.lease = options.lease;
     config.metrics = options.metrics;
     config.calls = options.sockets.socket_calls;
+    config.spin = options.sockets.spin;
     config.faults = options.faults.faults()?;
 
     let mut switch = Switch::bind(config)?;
