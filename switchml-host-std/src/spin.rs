@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Instant;
 
 /// How long a lane's thread looks for datagrams again and again before it sleeps, unless something else is said: not at
-/// all. Waking a thread takes several microseconds, of which whoever sends to it pays the larger part; but where more
-/// threads than processors want to run, one that looks for nothing keeps the others from finishing what it waits for.
+/// all. Waking a thread takes several microseconds, of which whoever sends to it pays the larger part; but where
+/// other programs want the processors, a thread that gives way to them between looks comes back late.
 pub(crate) const SPIN: Duration = Duration::ZERO;
 
 /// Whether a thread that found nothing looks again or sleeps.

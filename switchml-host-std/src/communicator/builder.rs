@@ -146,7 +146,7 @@ impl Builder {
     }
 
     /// How long a lane's thread goes on looking for results before it sleeps, while some are awaited: spares waking it,
-    /// and is for machines with a processor for each such thread. Zero, not at all, by default.
+    /// and is for machines that do nothing else. Zero, not at all, by default.
     pub const fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
         self

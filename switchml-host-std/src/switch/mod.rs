@@ -79,7 +79,7 @@ pub struct SwitchConfig {
     /// Which system calls move datagrams, where the system has them.
     pub calls: SocketCalls,
     /// How long a lane's thread goes on looking for datagrams before it sleeps, once it has found none: spares
-    /// waking it, and is for machines with a processor for each such thread. Zero, not at all, by default.
+    /// waking it, and is for machines that do nothing else. Zero, not at all, by default.
     pub spin: Duration,
     /// Faults put into every worker's traffic on purpose.
     pub faults: Option<Faults>,
