@@ -14,7 +14,8 @@
 //! - It neither encrypts nor authenticates. Packets of strangers change no sum, since only addresses that joined
 //!   are heard; but whoever can forge a member's address, or join in a rank's place, is believed.
 //! - It moves tensors in the host's memory, with UDP sockets: no RDMA, no DPDK, no accelerator's memory.
-//! - It runs on systems of the Unix family. Batched system calls and the path's MTU are Linux' only.
+//! - It runs on systems of the Unix family. Batched and segmented system calls, and the path's MTU, are Linux'
+//!   only.
 //!
 //! # A switch in a program of one's own
 //!
@@ -39,6 +40,7 @@
 mod clock;
 mod communicator;
 pub mod kernels;
+mod spin;
 mod switch;
 mod transport;
 
@@ -54,7 +56,7 @@ pub use communicator::{
 pub use switch::{
     LaneSnapshot, PortSnapshot, SessionSnapshot, Snapshot, Switch, SwitchConfig, SwitchError, SwitchHandle,
 };
-pub use transport::{Faults, InvalidFaults, SocketCalls};
+pub use transport::{Faults, InvalidFaults, SocketCalls, UnknownCalls};
 
 /// Compiles the example of the project's README with the tests.
 #[cfg(doctest)]

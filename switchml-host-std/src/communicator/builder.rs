@@ -20,7 +20,8 @@ use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
 use super::{Communicator, lane};
 use crate::clock::Clock;
-use crate::transport::{Options, Transport};
+use crate::spin::SPIN;
+use crate::transport::{Options, SocketCalls, Transport};
 
 /// Configures a [`Communicator`]. `job`, `rank` and `world_size` must be given.
 ///
@@ -41,6 +42,8 @@ pub struct Builder {
     join_timeout: Duration,
     stall_time: Duration,
     rto: RtoConfig,
+    calls: SocketCalls,
+    spin: Duration,
     on_waiting: Option<OnWaiting>,
 }
 
@@ -62,6 +65,8 @@ impl Builder {
             join_timeout: Duration::from_secs(600),
             stall_time: WorkerConfig::STALL_TIME,
             rto: RtoConfig::DEFAULT,
+            calls: SocketCalls::default(),
+            spin: SPIN,
             on_waiting: None,
         }
     }
@@ -131,6 +136,19 @@ impl Builder {
     /// Bounds of the time after which an unanswered packet is sent again (T-6).
     pub const fn retransmission_timeout(mut self, rto: RtoConfig) -> Self {
         self.rto = rto;
+        self
+    }
+
+    /// Which system calls move datagrams, where the system has them; the fastest by default.
+    pub const fn socket_calls(mut self, calls: SocketCalls) -> Self {
+        self.calls = calls;
+        self
+    }
+
+    /// How long a lane's thread goes on looking for results before it sleeps, while some are awaited: spares waking it,
+    /// and is for machines that do nothing else. Zero, not at all, by default.
+    pub const fn spin(mut self, time: Duration) -> Self {
+        self.spin = time;
         self
     }
 
@@ -232,7 +250,8 @@ impl Builder {
             let session = session.clone();
             let worker = self.worker_config(&params, id, config.lanes);
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            match thread.spawn(move || lane::run(&session, id, poll, worker)) {
+            let spin = self.spin;
+            match thread.spawn(move || lane::run(&session, id, poll, worker, spin)) {
                 Ok(thread) => communicator.threads.push(thread),
                 Err(error) => return Err(communicator.give_up(error)),
             }
@@ -246,7 +265,8 @@ impl Builder {
         for lane in config.lanes.lanes() {
             let peer = lane_address(address, lane.index())
                 .ok_or_else(|| self.bad_address(io::ErrorKind::InvalidInput.into()))?;
-            let transport = Transport::connect(peer, &Options::default())
+            let options = Options { calls: self.calls, faults: None };
+            let transport = Transport::connect(peer, &options)
                 .map_err(|error| Error::io("opening a socket to the aggregator", error))?;
             let largest = transport.max_datagram().map(ChunkSize::largest_within);
             if let Some(largest) = largest.filter(|&largest| largest < Some(config.chunk)) {

@@ -1,6 +1,7 @@
 //! The thread of one lane: its socket, its worker, and the collectives that are open in it.
 
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 
@@ -15,6 +16,7 @@ use super::error::{Phase, SessionFailure};
 use super::lock;
 use super::session::{End, Session};
 use super::share::{Share, Task};
+use crate::spin::Spin;
 use crate::transport::{BATCH, Received as Looked, RecvBatch};
 
 /// How often a lane looks for datagrams, if there always are some, before it looks at its timers.
@@ -23,7 +25,7 @@ const LOOKS: u32 = 16;
 /// Serves lane `lane` of `session` until the session is over and the application has asked to leave.
 ///
 /// `poll` has the lane's socket and waker. If the thread panics, the session fails.
-pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config) {
+pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config, spin: Duration) {
     let close = CloseInbox { session, lane };
     let mut slots = vec![Slot::EMPTY; config.layout.window().get().into()];
     let worker = Worker::new(config, &mut slots).expect("the layout and the seq come from a checked welcome");
@@ -38,6 +40,7 @@ pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::C
         leave: Leave::NotAsked,
         not_before: None,
         next_question: Instant::ZERO,
+        spin: Spin::new(spin),
         batch: RecvBatch::new(datagram_len),
         run: OutgoingRun { octets: vec![0; BATCH * datagram_len], segment: 0, len: 0 },
     };
@@ -83,6 +86,7 @@ struct Lane<'a> {
     not_before: Option<Instant>,
     /// When to see whether to ask the aggregator who is missing.
     next_question: Instant,
+    spin: Spin,
     batch: RecvBatch,
     run: OutgoingRun,
 }
@@ -124,9 +128,13 @@ impl Lane<'_> {
                 let now = self.session.clock.now();
                 self.handle_timeouts(now);
                 self.go_on(now);
-                if looked == Looked::Nothing {
-                    self.sleep(&mut poll, &mut events)?;
-                }
+            }
+            match looked {
+                // There may be more.
+                Looked::Batch | Looked::Unreachable => self.spin.reset(),
+                // A result is on its way.
+                Looked::Nothing if !self.open.is_empty() && self.spin.looks_again() => {}
+                Looked::Nothing => self.sleep(&mut poll, &mut events)?,
             }
         }
     }

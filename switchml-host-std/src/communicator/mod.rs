@@ -33,6 +33,7 @@ use self::session::{End, Session};
 use self::share::{Role, Task, TypedShare};
 use self::tensor::Part;
 pub use self::waiting::{Waiting, WaitingFor};
+use crate::transport::SocketCalls;
 
 /// One rank of a job, joined to its session.
 ///
@@ -90,6 +91,21 @@ impl Communicator {
     #[must_use]
     pub fn world_size(&self) -> usize {
         self.session.world_size.get().into()
+    }
+
+    /// Which system calls move datagrams now: those asked for, or what the system has instead. A route that refuses some
+    /// shows when the first tensor is reduced.
+    #[must_use]
+    pub fn socket_calls(&self) -> SocketCalls {
+        self.session.lanes.iter().map(|lane| lane.transport.calls()).min().unwrap_or_default()
+    }
+
+    /// Octets of the smallest receive buffer of the lanes' sockets, as the system counts them; `None` if it does not
+    /// tell.
+    #[must_use]
+    pub fn receive_buffer(&self) -> Option<usize> {
+        let buffers = self.session.lanes.iter().filter_map(|lane| lane.transport.buffers().ok());
+        buffers.map(|(receive, _)| receive).min()
     }
 
     /// Replaces the elements of `tensor` by their sums or means over all ranks, and blocks until all have come.

@@ -34,6 +34,7 @@ use switchml_proto::{ChunkSize, LaneCount, WorldSize};
 
 use crate::clock::Clock;
 use crate::kernels;
+use crate::spin::SPIN;
 use crate::transport::{Faults, SocketCalls, Transport};
 
 pub use handle::SwitchHandle;
@@ -75,8 +76,11 @@ pub struct SwitchConfig {
     pub join_timeout: Duration,
     /// TCP address where `GET /metrics` is answered with counters in Prometheus' text format.
     pub metrics: Option<SocketAddr>,
-    /// Which system calls move datagrams.
+    /// Which system calls move datagrams, where the system has them.
     pub calls: SocketCalls,
+    /// How long a lane's thread goes on looking for datagrams before it sleeps, once it has found none: spares
+    /// waking it, and is for machines that do nothing else. Zero, not at all, by default.
+    pub spin: Duration,
     /// Faults put into every worker's traffic on purpose.
     pub faults: Option<Faults>,
 }
@@ -96,6 +100,7 @@ impl SwitchConfig {
             join_timeout: Duration::from_secs(600),
             metrics: None,
             calls: SocketCalls::default(),
+            spin: SPIN,
             faults: None,
         }
     }
@@ -156,8 +161,14 @@ impl Switch {
         self.metrics.as_ref().map(http::Server::local_addr)
     }
 
+    /// Which system calls move datagrams: those of the configuration, or what the system has instead.
+    #[must_use]
+    pub fn socket_calls(&self) -> SocketCalls {
+        self.transports.iter().map(Transport::calls).min().unwrap_or_default()
+    }
+
     /// Octets of the smallest receive buffer of the lanes' sockets, as the system counts them; it may give less than
-    /// the four mebioctets that the switch asks for. `None` if it does not tell.
+    /// the 16 mebioctets that the switch asks for. `None` if it does not tell.
     #[must_use]
     pub fn receive_buffer(&self) -> Option<usize> {
         self.transports
@@ -213,7 +224,7 @@ impl Switch {
             for (lane, poll) in lanes.iter().zip(core::mem::take(&mut self.polls)) {
                 let running = &running;
                 let thread = thread::Builder::new().name(format!("switchml-lane-{}", lane.id));
-                let serve = move || serve::serve(running, lane, poll, config.largest_chunk);
+                let serve = move || serve::serve(running, lane, poll, config);
                 threads.push(running.or_finish(thread.spawn_scoped(scope, serve))?);
             }
             if let Some(server) = self.metrics.take() {

@@ -3,14 +3,15 @@
 use std::io;
 
 use mio::{Events, Poll};
+use switchml_proto::LaneId;
 use switchml_proto::wire::{Class, HEADER_LEN};
-use switchml_proto::{ChunkSize, LaneId};
 
-use super::SwitchError;
 use super::lane::{Lane, Slots};
 use super::outbox::Outbox;
 use super::running::{Leaver, Running};
-use crate::transport::{BATCH, Received, RecvBatch};
+use super::{SwitchConfig, SwitchError};
+use crate::spin::Spin;
+use crate::transport::{MOST_RECEIVED, Received, RecvBatch};
 
 /// How many batches are taken under full load before the timers are looked at.
 const BATCHES: usize = 16;
@@ -20,12 +21,13 @@ pub(super) fn serve(
     running: &Running<'_, '_>,
     lane: &Lane<'_>,
     mut poll: Poll,
-    largest_chunk: ChunkSize,
+    config: &SwitchConfig,
 ) -> Result<(), SwitchError> {
     let _leaver = Leaver(running);
-    let mut batch = RecvBatch::new(HEADER_LEN + largest_chunk.octets());
-    let mut outbox = Outbox::new(largest_chunk);
-    let mut others = Vec::with_capacity(2 * BATCH);
+    let mut batch = RecvBatch::new(HEADER_LEN + config.largest_chunk.octets());
+    let mut outbox = Outbox::new(config.largest_chunk);
+    let mut spin = Spin::new(config.spin);
+    let mut others = Vec::with_capacity(MOST_RECEIVED);
     let mut events = Events::with_capacity(4);
     // The poll tells of changes only: it is asked again only when nothing is left to receive.
     let mut drained = false;
@@ -48,7 +50,11 @@ pub(super) fn serve(
             match received
                 .map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })?
             {
-                Received::Batch => take(running, lane, &batch, &mut outbox, &mut others),
+                Received::Batch => {
+                    take(running, lane, &batch, &mut outbox, &mut others);
+                    spin.reset();
+                }
+                Received::Nothing if spin.looks_again() => {}
                 Received::Nothing => {
                     drained = true;
                     break;

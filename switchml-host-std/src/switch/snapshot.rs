@@ -8,6 +8,7 @@ use switchml_proto::wire::JobName;
 use switchml_proto::{Instant, JobId, LaneCount, LaneId, LaneLayout, Rank, SessionId, WorkerSet, WorldSize};
 
 use super::lane::Lane;
+use crate::transport::SocketCalls;
 
 /// All that there is to see of a switch at one moment.
 #[derive(Clone, Debug)]
@@ -73,6 +74,8 @@ pub struct LaneSnapshot {
     pub dropped: u64,
     /// Datagrams not sent, because the path carries none so long (W-11).
     pub too_long: u64,
+    /// Which system calls move its datagrams now: slower ones than at the start if a route has refused those.
+    pub calls: SocketCalls,
 }
 
 impl Snapshot {
@@ -93,7 +96,12 @@ impl Snapshot {
         });
         let lane = |lane: &Lane<'_>| {
             let (dropped, too_long) = lane.unsent();
-            LaneSnapshot { unknown_source: lane.slots().aggregator.unknown_source(), dropped, too_long }
+            LaneSnapshot {
+                unknown_source: lane.slots().aggregator.unknown_source(),
+                dropped,
+                too_long,
+                calls: lane.transport.calls(),
+            }
         };
         Self {
             sessions: sessions.collect(),

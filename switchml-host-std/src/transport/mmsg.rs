@@ -1,4 +1,4 @@
-//! `recvmmsg` and `sendmmsg`: one system call for many datagrams.
+//! `recvmmsg` and `sendmmsg`: one system call for many datagrams, and for many runs of equal ones.
 #![allow(
     unsafe_code,
     reason = "these calls take raw pointers, and no safe wrapper takes lent buffers without allocating"
@@ -9,85 +9,199 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::ptr;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::{BATCH, Outgoing, RecvBatch};
+use super::send::Outgoing;
+use super::{BATCH, RecvBatch};
 
-/// Receives what waits, without waiting.
-pub(super) fn recv(socket: &UdpSocket, batch: &mut RecvBatch) -> io::Result<()> {
-    let mut addresses = [Address::NONE; BATCH];
-    let mut vectors = [NO_VECTOR; BATCH];
-    let mut headers = [no_header(); BATCH];
-    for (((place, vector), address), header) in
-        batch.places_mut().zip(&mut vectors).zip(&mut addresses).zip(&mut headers)
-    {
-        *vector = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
-        header.msg_hdr.msg_iov = vector;
-        header.msg_hdr.msg_iovlen = 1;
-        header.msg_hdr.msg_name = ptr::from_mut(address).cast();
-        header.msg_hdr.msg_namelen = size_of::<Address>() as libc::socklen_t;
-    }
-    // SAFETY: `headers` has BATCH initialised headers. Each names one vector and one address, both in arrays that live
-    // on this stack until the call has returned and are not touched meanwhile, with their true sizes; each vector
-    // describes one place of `batch`, which is borrowed mutably, and places do not overlap. The timeout may be null.
-    let got = unsafe {
-        libc::recvmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr(),
-            BATCH as libc::c_uint,
-            libc::MSG_DONTWAIT as _,
-            ptr::null_mut(),
-        )
+/// Whether the system has both calls.
+pub(super) fn is_there(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: there are no headers to look at, so that the pointers may be null.
+    let [sent, received] = unsafe {
+        let fd = socket.as_raw_fd();
+        let sent = libc::sendmmsg(fd, ptr::null_mut(), 0, 0);
+        [sent, libc::recvmmsg(fd, ptr::null_mut(), 0, libc::MSG_DONTWAIT as _, ptr::null_mut())]
     };
-    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    for (header, address) in headers.iter().zip(&addresses).take(got) {
-        // A source that is no IP address cannot be on an IP socket; its datagram shows as one from nobody.
-        let from = address.to_std().unwrap_or(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
-        batch.push(from, header.msg_len as usize);
-    }
+    sent == 0 && received == 0
+}
+
+/// Receives what waits, each datagram alone, without waiting.
+pub(super) fn recv(socket: &UdpSocket, batch: &mut RecvBatch) -> io::Result<()> {
+    let mut headers = Headers::<BATCH>::new();
+    let places = batch.places_alone();
+    let got = headers.recv(socket, places)?;
+    headers.received(got).for_each(|(from, _, len)| batch.push(from, len, len));
     Ok(())
 }
 
-/// Sends the first of `datagrams`, at most [`BATCH`], and returns how many; an error is about the first one.
-pub(super) fn send(socket: &UdpSocket, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
-    let mut addresses = [Address::NONE; BATCH];
-    let mut vectors = [NO_VECTOR; BATCH];
-    let mut headers = [no_header(); BATCH];
-    for (((datagram, vector), address), header) in
-        datagrams.iter().zip(&mut vectors).zip(&mut addresses).zip(&mut headers)
-    {
-        *vector = libc::iovec {
-            iov_base: datagram.octets.as_ptr().cast_mut().cast(),
-            iov_len: datagram.octets.len(),
-        };
-        header.msg_hdr.msg_iov = vector;
-        header.msg_hdr.msg_iovlen = 1;
-        if let Some(to) = datagram.to {
-            *address = Address::from_std(to);
-            header.msg_hdr.msg_name = ptr::from_mut(address).cast();
-            header.msg_hdr.msg_namelen = address.len();
-        }
-    }
-    let len = datagrams.len().min(BATCH);
-    // SAFETY: the first `len` of BATCH headers each name one vector, and one address or none, in arrays that live on
-    // this stack until the call has returned and are not touched meanwhile, with their true sizes. Each vector describes
-    // octets that `datagrams` borrows; the system only reads them, although `iovec` has no constant pointer.
-    let sent = unsafe {
-        libc::sendmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr(),
-            len as libc::c_uint,
-            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
-        )
-    };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+/// Receives what waits, and has been made one of equal datagrams, without waiting. The socket has `UDP_GRO` set.
+pub(super) fn recv_segmented(socket: &UdpSocket, batch: &mut RecvBatch) -> io::Result<()> {
+    let mut headers = Headers::<FEW>::new();
+    let places = batch.places_segmented();
+    let got = headers.recv(socket, places)?;
+    headers.received(got).for_each(|(from, segment, len)| batch.push(from, segment.unwrap_or(len), len));
+    Ok(())
 }
 
-const NO_VECTOR: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+/// Sends the first of `queue`, at most [`BATCH`], and returns how many; an error is about the first one.
+pub(super) fn send(socket: &UdpSocket, queue: &[Outgoing<'_>]) -> io::Result<usize> {
+    // Most often these are few, and headers take time to make.
+    if queue.len() <= FEW {
+        Headers::<FEW>::new().send(socket, queue)
+    } else {
+        Headers::<BATCH>::new().send(socket, queue)
+    }
+}
 
-fn no_header() -> libc::mmsghdr {
-    // SAFETY: all fields of `mmsghdr` are integers and raw pointers, for which all zeros are valid.
-    unsafe { mem::zeroed() }
+const FEW: usize = 8;
+
+/// What the calls look at. It stays where it is from the first pointer into it to the end of the call.
+struct Headers<const N: usize> {
+    headers: [libc::mmsghdr; N],
+    vectors: [libc::iovec; N],
+    addresses: [Address; N],
+    segments: [Segment; N],
+}
+
+impl<const N: usize> Headers<N> {
+    fn new() -> Self {
+        // SAFETY: all fields of these are integers and raw pointers, for which all zeros are valid.
+        let (header, segment) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Self {
+            headers: [header; N],
+            vectors: [vector; N],
+            addresses: [Address::NONE; N],
+            segments: [segment; N],
+        }
+    }
+
+    /// Receives into the first N of `places`, and returns how many are in use.
+    fn recv<'p>(
+        &mut self,
+        socket: &UdpSocket,
+        places: impl Iterator<Item = &'p mut [u8]>,
+    ) -> io::Result<usize> {
+        let mut len: libc::c_uint = 0;
+        for ((((place, header), vector), address), segment) in places
+            .zip(&mut self.headers)
+            .zip(&mut self.vectors)
+            .zip(&mut self.addresses)
+            .zip(&mut self.segments)
+        {
+            *vector = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_name = ptr::from_mut(address).cast();
+            header.msg_hdr.msg_namelen = size_of::<Address>() as libc::socklen_t;
+            header.msg_hdr.msg_control = ptr::from_mut(segment).cast();
+            header.msg_hdr.msg_controllen = size_of::<Segment>() as _;
+            len += 1;
+        }
+        // SAFETY: the first `len` headers each name one vector, one address and one control message, in arrays that
+        // are borrowed mutably here, with their true sizes, and are not touched before the call has returned. Each
+        // vector describes one of `places`, which are borrowed mutably for as long and do not overlap. The timeout may
+        // be null.
+        let got = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                len,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Of the first `got`: from whom, octets of each of several datagrams, octets of all.
+    fn received(&self, got: usize) -> impl Iterator<Item = (SocketAddr, Option<usize>, usize)> {
+        let all = self.headers.iter().zip(&self.addresses).zip(&self.segments).take(got);
+        all.map(|((header, address), segment)| {
+            // A source that is no IP address cannot be on an IP socket; its datagram shows as one from nobody.
+            let nobody = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+            let told = header.msg_hdr.msg_controllen >= size_of::<Segment>() as _;
+            let segment = if told { segment.received() } else { None };
+            (address.to_std().unwrap_or(nobody), segment, header.msg_len as usize)
+        })
+    }
+
+    /// Sends the first N of `queue` at most, and returns how many.
+    fn send(mut self, socket: &UdpSocket, queue: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut len: libc::c_uint = 0;
+        for ((((outgoing, header), vector), address), segment) in queue
+            .iter()
+            .zip(&mut self.headers)
+            .zip(&mut self.vectors)
+            .zip(&mut self.addresses)
+            .zip(&mut self.segments)
+        {
+            *vector = libc::iovec {
+                iov_base: outgoing.octets.as_ptr().cast_mut().cast(),
+                iov_len: outgoing.octets.len(),
+            };
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            if let Some(to) = outgoing.to {
+                *address = Address::from_std(to);
+                header.msg_hdr.msg_name = ptr::from_mut(address).cast();
+                header.msg_hdr.msg_namelen = address.len();
+            }
+            // Several datagrams are sent at once only if two of them are within the length of an IP packet.
+            if let (true, Ok(octets)) = (outgoing.len() > 1, u16::try_from(outgoing.segment)) {
+                segment.say(octets);
+                header.msg_hdr.msg_control = ptr::from_mut(segment).cast();
+                header.msg_hdr.msg_controllen = size_of::<Segment>() as _;
+            }
+            len += 1;
+        }
+        // SAFETY: the first `len` headers each name one vector, and one address and one control message or none, in
+        // arrays that `self` owns until the call has returned and that are not touched meanwhile, with their true sizes.
+        // Each vector describes octets that `queue` borrows; the system only reads them, although `iovec` has no
+        // constant pointer.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                len,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// A control message that says how long the segments are: laid out as the system lays out one whose value has up to
+/// four octets.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Segment {
+    header: libc::cmsghdr,
+    value: [u8; 4],
+}
+
+// SAFETY: these only calculate.
+const _: () = unsafe {
+    assert!(size_of::<Segment>() == libc::CMSG_SPACE(4) as usize);
+    assert!(mem::offset_of!(Segment, value) == libc::CMSG_LEN(0) as usize);
+};
+
+impl Segment {
+    /// For sending segments of `octets`.
+    fn say(&mut self, octets: u16) {
+        // SAFETY: it only calculates.
+        self.header.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
+        self.header.cmsg_level = libc::SOL_UDP;
+        self.header.cmsg_type = libc::UDP_SEGMENT;
+        self.value[..2].copy_from_slice(&octets.to_ne_bytes());
+    }
+
+    /// What the system has put here, if it is a segment's size.
+    fn received(&self) -> Option<usize> {
+        let is_segment = self.header.cmsg_level == libc::SOL_UDP && self.header.cmsg_type == libc::UDP_GRO;
+        let octets = libc::c_int::from_ne_bytes(self.value);
+        if is_segment && octets > 0 { usize::try_from(octets).ok() } else { None }
+    }
 }
 
 /// A socket address as the system has it, IPv4 or IPv6.

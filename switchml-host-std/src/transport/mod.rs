@@ -1,55 +1,42 @@
 //! One UDP socket, by which runs of equal datagrams come and go in few system calls.
 //!
-//! The calls are shaped so that segmentation offload can be put under them: what is sent is a run of equal datagrams
-//! to each of some addresses, what is received is a run of equal datagrams from one address. Sending and receiving
-//! take `&self`, so that any thread may send through a socket that another one serves.
+//! What is sent is a run of equal datagrams to each of some addresses, what is received is a run of equal datagrams
+//! from one address: where the system can segment, up to 64 of them pass through it as one. Which of [`SocketCalls`] a
+//! system has is tried when a socket is opened, and again when a route refuses. Sending and receiving take `&self`, so
+//! that any thread may send through a socket that another one serves.
 //!
 //! Nothing here is an error of the network: a datagram that cannot be sent is counted and forgotten, since the
 //! protocol repeats what it needs. Nothing allocates after the start, unless faults are injected.
 
 mod batch;
+mod calls;
 mod faults;
 #[cfg(target_os = "linux")]
 mod mmsg;
 mod mtu;
+#[cfg(target_os = "linux")]
+mod option;
 mod plain;
+mod send;
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::time::Duration;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::thread;
-use std::time::Instant;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub(crate) use batch::{BATCH, RecvBatch};
+pub(crate) use batch::{BATCH, MOST_RECEIVED, RecvBatch};
+pub use calls::{SocketCalls, UnknownCalls};
 use faults::Injectors;
 pub use faults::{Faults, InvalidFaults};
+pub(crate) use send::Sent;
+use send::{Outgoing, Sending};
 
 /// Octets asked for in each of a socket's two buffers. Linux gives what it can; others refuse what is too much, and
 /// are asked for less.
-const SOCKET_BUFFERS: [usize; 3] = [4 << 20, 1 << 20, 256 << 10];
-
-/// How long a full socket buffer is waited for before what is left of a run is dropped.
-const PATIENCE: Duration = Duration::from_millis(5);
-
-/// Which system calls move the datagrams.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum SocketCalls {
-    /// One call for many datagrams: `recvmmsg` and `sendmmsg`. Linux only; elsewhere the same as `Single`.
-    Batched,
-    /// One call for each datagram.
-    Single,
-}
-
-impl Default for SocketCalls {
-    fn default() -> Self {
-        if cfg!(target_os = "linux") { Self::Batched } else { Self::Single }
-    }
-}
+const SOCKET_BUFFERS: [usize; 4] = [16 << 20, 4 << 20, 1 << 20, 256 << 10];
 
 /// How a socket is set up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,33 +60,16 @@ pub(crate) enum Received {
     Unreachable,
 }
 
-/// What became of the datagrams of a run, each counted once for each address.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[must_use]
-pub(crate) struct Sent {
-    /// Handed to the system, or taken by injected faults.
-    pub(crate) sent: usize,
-    /// Not sent: the socket's buffer stayed full, or the system refused.
-    pub(crate) dropped: usize,
-    /// Not sent: longer than the path carries in one piece (W-11).
-    pub(crate) too_long: usize,
-}
-
-/// One datagram on its way out.
-#[derive(Clone, Copy)]
-struct Outgoing<'a> {
-    /// Where to; to the peer of a connected socket if `None`.
-    to: Option<SocketAddr>,
-    octets: &'a [u8],
-}
-
 /// One UDP socket that never blocks, with large buffers, and that sends nothing in fragments.
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: UdpSocket,
     local: SocketAddr,
     peer: Option<SocketAddr>,
-    calls: SocketCalls,
+    /// Chosen when the socket was opened.
+    system: SocketCalls,
+    /// Whether it sends segments: not any more once they were refused.
+    segments: AtomicBool,
     faults: Option<Injectors>,
 }
 
@@ -125,8 +95,9 @@ impl Transport {
         }
         socket.set_nonblocking(true)?;
         // What was given in the end, `buffers` tells.
-        let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_recv_buffer_size(size).is_ok());
+        let _ = SOCKET_BUFFERS.iter().find(|&&size| set_receive_buffer(&socket, size).is_ok());
         let _ = SOCKET_BUFFERS.iter().find(|&&size| socket.set_send_buffer_size(size).is_ok());
+        let system = calls::set_up(&socket, options.calls);
         mtu::forbid_fragments(&socket, address)?;
         socket.bind(&address.into())?;
         if let Some(peer) = peer {
@@ -135,12 +106,22 @@ impl Transport {
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
         let faults = options.faults.map(|(faults, stream)| Injectors::new(faults, stream));
-        Ok(Self { socket, local, peer, calls: options.calls, faults })
+        let segments = AtomicBool::new(system == SocketCalls::Segmented);
+        Ok(Self { socket, local, peer, system, segments, faults })
     }
 
     /// Where the socket is bound.
     pub(crate) const fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Which system calls move the datagrams, as far as is known by now: what was asked for, or what was possible
+    /// instead.
+    pub(crate) fn calls(&self) -> SocketCalls {
+        match self.system {
+            SocketCalls::Segmented if !self.segments.load(Ordering::Relaxed) => SocketCalls::Batched,
+            system => system,
+        }
     }
 
     /// Octets of the system's buffers for receiving and for sending, as the system counts them.
@@ -162,14 +143,16 @@ impl Transport {
         poll.registry().register(&mut mio::unix::SourceFd(&fd), token, mio::Interest::READABLE)
     }
 
-    /// Receives up to [`BATCH`] datagrams that are waiting, without waiting for any.
+    /// Receives up to [`MOST_RECEIVED`] datagrams that are waiting, without waiting for any.
     ///
     /// # Errors
     /// The system's, if the socket itself cannot be used any more.
     pub(crate) fn recv(&self, batch: &mut RecvBatch) -> io::Result<Received> {
         batch.clear();
         let outcome = loop {
-            let outcome = match self.calls {
+            let outcome = match self.system {
+                #[cfg(target_os = "linux")]
+                SocketCalls::Segmented => mmsg::recv_segmented(&self.socket, batch),
                 #[cfg(target_os = "linux")]
                 SocketCalls::Batched => mmsg::recv(&self.socket, batch),
                 _ => plain::recv(&self.socket, batch),
@@ -198,31 +181,16 @@ impl Transport {
     ///
     /// While the socket's buffer is full it waits, but not longer than a few milliseconds for the whole run.
     pub(crate) fn send_run(&self, to: &[SocketAddr], segment: usize, octets: &[u8]) -> Sent {
-        let mut sending = Sending { transport: self, deadline: None, sent: Sent::default() };
+        let mut sending = Sending::new(self);
         // A connected socket has one destination, which is not named.
         let destinations = (0..to.len().max(1)).map(|i| to.get(i).copied());
-        let datagrams = octets.chunks(segment.max(1));
         match &self.faults {
-            None => {
-                let mut queue = [Outgoing { to: None, octets: &[] }; BATCH];
-                let mut len = 0;
-                for to in destinations {
-                    for octets in datagrams.clone() {
-                        if len == BATCH {
-                            sending.send(&queue);
-                            len = 0;
-                        }
-                        queue[len] = Outgoing { to, octets };
-                        len += 1;
-                    }
-                }
-                sending.send(&queue[..len]);
-            }
+            None => sending.send_run(destinations, segment, octets),
             Some(faults) => {
                 for to in destinations {
-                    for octets in datagrams.clone() {
+                    for octets in octets.chunks(segment.max(1)) {
                         faults.send(to.or(self.peer), octets, |octets| {
-                            sending.send(&[Outgoing { to, octets }])
+                            sending.send(&[Outgoing::one(to, octets)])
                         });
                     }
                 }
@@ -233,77 +201,24 @@ impl Transport {
 
     /// Sends one datagram, which no fault touches: a control message.
     pub(crate) fn send_to(&self, to: Option<SocketAddr>, octets: &[u8]) -> Sent {
-        let mut sending = Sending { transport: self, deadline: None, sent: Sent::default() };
-        sending.send(&[Outgoing { to, octets }]);
+        let mut sending = Sending::new(self);
+        sending.send(&[Outgoing::one(to, octets)]);
         sending.sent
     }
 }
 
-/// One call to send, and what has become of its datagrams so far.
-struct Sending<'t> {
-    transport: &'t Transport,
-    /// When patience with a full buffer ends, once it was met.
-    deadline: Option<Instant>,
-    sent: Sent,
-}
+/// Asks for a receive buffer of `size` octets, beyond the system's limit where this process may.
+fn set_receive_buffer(socket: &Socket, size: usize) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsFd;
 
-impl Sending<'_> {
-    /// Sends as many of `datagrams`, at most [`BATCH`], as the system takes, and accounts for the others.
-    fn send(&mut self, mut datagrams: &[Outgoing<'_>]) {
-        // Of two refusals in a row at one datagram, the first may have been an old one that the system had to tell.
-        let mut refused = false;
-        while !datagrams.is_empty() {
-            let done = match self.transport.send_some(datagrams) {
-                Ok(taken) => {
-                    self.sent.sent += taken;
-                    taken
-                }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted => 0,
-                    io::ErrorKind::WouldBlock if self.waits() => 0,
-                    io::ErrorKind::WouldBlock => {
-                        self.sent.dropped += datagrams.len();
-                        return;
-                    }
-                    _ if !refused => {
-                        refused = true;
-                        continue;
-                    }
-                    _ if is_too_long(&error) => {
-                        self.sent.too_long += 1;
-                        1
-                    }
-                    _ => {
-                        self.sent.dropped += 1;
-                        1
-                    }
-                },
-            };
-            refused &= done == 0;
-            datagrams = &datagrams[done..];
+        let value = libc::c_int::try_from(size).unwrap_or(libc::c_int::MAX);
+        if option::set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_ok() {
+            return Ok(());
         }
     }
-
-    /// Waits a moment for room in the buffer, unless that was done for long enough.
-    fn waits(&mut self) -> bool {
-        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-        let waits = Instant::now() < deadline;
-        if waits {
-            thread::sleep(PATIENCE / 50);
-        }
-        waits
-    }
-}
-
-impl Transport {
-    /// Sends the first of `datagrams`, at least one of them and at most [`BATCH`], and returns how many.
-    fn send_some(&self, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
-        match self.calls {
-            #[cfg(target_os = "linux")]
-            SocketCalls::Batched => mmsg::send(&self.socket, datagrams),
-            _ => plain::send(&self.socket, datagrams),
-        }
-    }
+    socket.set_recv_buffer_size(size)
 }
 
 /// Whether the network or a want of memory refused, and not the socket itself: it may pass.

@@ -23,11 +23,9 @@ pub(super) fn max_payload(_: &UdpSocket, _: SocketAddr) -> Option<usize> {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    #![allow(unsafe_code, reason = "no safe wrapper has these socket options")]
+    use std::os::fd::AsFd;
 
-    use core::ptr;
-    use std::os::fd::{AsRawFd, RawFd};
-
+    use super::super::option;
     use super::{Socket, SocketAddr, UdpSocket, io};
 
     /// Octets of an IPv4 header without options and a UDP header.
@@ -43,40 +41,20 @@ mod linux {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
         };
-        // SAFETY: the option's value is a c_int, which lives on this stack until the call has returned.
-        let outcome = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                level,
-                option,
-                ptr::from_ref(&value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        option::set(socket.as_fd(), level, option, value)
     }
 
     /// Octets of the longest UDP payload on the path of a connected socket.
     pub(in super::super) fn max_payload(socket: &UdpSocket, peer: SocketAddr) -> Option<usize> {
-        let fd = socket.as_raw_fd();
         match peer {
             SocketAddr::V4(_) => {
-                let mtu = option(fd, libc::IPPROTO_IP, libc::IP_MTU)?;
+                let mtu = option::get(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU)?;
                 mtu.min(MAX_LENGTH).checked_sub(HEADERS_V4)
             }
             SocketAddr::V6(_) => {
-                let mtu = option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU)?;
+                let mtu = option::get(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)?;
                 mtu.min(MAX_LENGTH + 40).checked_sub(HEADERS_V6)
             }
         }
-    }
-
-    fn option(fd: RawFd, level: libc::c_int, option: libc::c_int) -> Option<usize> {
-        let mut value: libc::c_int = 0;
-        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: value and length live on this stack until the call has returned; the length is the value's.
-        let outcome =
-            unsafe { libc::getsockopt(fd, level, option, ptr::from_mut(&mut value).cast(), &mut len) };
-        if outcome == 0 { usize::try_from(value).ok() } else { None }
     }
 }

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::net::UdpSocket;
 
 use half::{bf16, f16};
-use switchml_host_std::{Communicator, Faults, ReduceOp};
+use switchml_host_std::{Communicator, Faults, ReduceOp, SocketCalls};
 
 use crate::oracle::{How, Sample, bits, tensor};
 use crate::world::{CHUNK, TestSwitch, WINDOW};
@@ -54,6 +54,33 @@ fn all_ranks_get_the_oracles_bits_with_one_lane() {
 #[test]
 fn all_ranks_get_the_oracles_bits_with_two_lanes() {
     check_worlds(2);
+}
+
+/// Also between a switch and ranks that differ in it.
+#[test]
+fn socket_calls_change_no_bit() {
+    let kinds = [SocketCalls::Segmented, SocketCalls::Batched, SocketCalls::Single];
+    for (i, calls) in kinds.into_iter().enumerate() {
+        let switch = TestSwitch::with(|config| config.calls = calls);
+        for ranks in [calls, kinds[(i + 1) % 3]] {
+            switch.run(
+                3,
+                |builder| builder.lanes(2).window(128).socket_calls(ranks),
+                |mut comm| {
+                    check::<f32>(&mut comm, 1, 40_000, How::MEAN);
+                    check::<i32>(&mut comm, 2, 40_000, How::SUM);
+                    assert!(comm.socket_calls() == ranks || !cfg!(target_os = "linux"));
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn looking_on_before_sleeping_changes_no_bit() {
+    let spin = core::time::Duration::from_micros(50);
+    let switch = TestSwitch::with(|config| config.spin = spin);
+    switch.run(2, |builder| builder.spin(spin), |mut comm| check_all(&mut comm));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use switchml_host_std::{Communicator, ReduceOp, ReduceOptions, Reducible, Scalin
 use switchml_proto::{Rank, WorldSize};
 
 use crate::npy::{Array, Elements, Output};
-use crate::options::{self, LaneOptions, Loudness};
+use crate::options::{self, LaneOptions, Loudness, SocketOptions};
 use crate::output;
 use crate::progress::{Progress, Unit};
 
@@ -54,6 +54,8 @@ pub(crate) struct Options {
     timeout: Duration,
     #[command(flatten)]
     lanes: LaneOptions,
+    #[command(flatten)]
+    sockets: SocketOptions,
     /// Print figures as JSON
     #[arg(long)]
     json: bool,
@@ -93,6 +95,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     progress.finish();
     let (communicator, report) = outcome?;
     file.write(&array)?;
+    if options.loudness.verbose {
+        output::note(output::sockets(communicator.socket_calls(), communicator.receive_buffer()));
+    }
     if let Err(error) = communicator.leave() {
         output::note(format_args!("switchml allreduce: the result is complete; leaving the job: {error}"));
     }
@@ -170,6 +175,8 @@ fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {
         .chunk(chunk.elements())
         .window(window.get().into())
         .lanes(lanes.get().into())
+        .socket_calls(options.sockets.socket_calls)
+        .spin(options.sockets.spin)
         .join_timeout(options.timeout)
         .stall_time(options.timeout)
         .on_waiting(move |what| waiting.waiting(what))

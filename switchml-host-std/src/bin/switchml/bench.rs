@@ -7,7 +7,7 @@ use serde::Serialize;
 use switchml_proto::{ChunkSize, Window, WorldSize};
 
 use crate::demo::input::Input;
-use crate::options::Loudness;
+use crate::options::{Loudness, SocketOptions};
 use crate::output;
 use crate::progress::{Progress, Unit};
 
@@ -49,6 +49,8 @@ pub(crate) struct Options {
     /// Tensor of each process in the loopback measurement, in units of 1,000,000 octets
     #[arg(long, value_name = "MB", default_value_t = 100, conflicts_with = "quick")]
     loopback_megabytes: usize,
+    #[command(flatten)]
+    sockets: SocketOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,7 +93,7 @@ fn run_all(options: &Options) -> Result<()> {
 
     let loopback = if options.quick { 4_000_000 } else { options.loopback_megabytes * 1_000_000 };
     for workers in CREWS {
-        bench.add(loopback::run(workers, loopback, rounds)?)?;
+        bench.add(loopback::run(workers, loopback, rounds, options.sockets)?)?;
     }
 
     bench.progress.finish();

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use switchml_host_std::{Faults, Switch, SwitchConfig, SwitchHandle};
 
 use crate::demo::{Checked, worker};
-use crate::options::LaneOptions;
+use crate::options::{LaneOptions, SocketOptions};
+use crate::output;
 
 /// The subcommand, not shown to users, that is a worker of a crew.
 pub(crate) const WORKER: &str = "worker";
@@ -25,6 +26,9 @@ pub(crate) struct Task {
     pub(crate) lanes: usize,
     pub(crate) chunk: usize,
     pub(crate) window: usize,
+    /// The name of [`SocketCalls`](switchml_host_std::SocketCalls).
+    pub(crate) calls: String,
+    pub(crate) spin_microseconds: u64,
     pub(crate) elements: usize,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
@@ -76,6 +80,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) check: bool,
     pub(crate) lanes: LaneOptions,
+    pub(crate) sockets: SocketOptions,
     pub(crate) faults: Option<Faults>,
 }
 
@@ -90,6 +95,7 @@ enum News {
 /// A crew at work. Dropping it ends its processes and its switch.
 pub(crate) struct Crew {
     address: SocketAddr,
+    sockets: String,
     workers: Vec<Child>,
     readers: Vec<JoinHandle<()>>,
     switch: SwitchHandle,
@@ -103,17 +109,21 @@ impl Crew {
         config.port_base = 0;
         config.lanes = plan.lanes.lanes;
         config.faults = plan.faults;
+        config.calls = plan.sockets.socket_calls;
+        config.spin = plan.sockets.spin;
         config.largest_chunk = plan.lanes.chunk;
         config.slots = config.slots.max(plan.lanes.window.get());
         let switch = Switch::bind(config)?;
         let (address, handle) = (switch.local_addr(), switch.handle());
+        let sockets = output::sockets(switch.socket_calls(), switch.receive_buffer());
         let (sender, news) = mpsc::channel();
         let ended = sender.clone();
         thread::Builder::new().name("switchml switch".into()).spawn(move || {
             let why = switch.run().map_or_else(|error| error.to_string(), |()| "it was stopped".into());
             let _ = ended.send(News::SwitchEnded(why)); // nobody waits any more
         })?;
-        let mut crew = Self { address, workers: Vec::new(), readers: Vec::new(), switch: handle, news };
+        let mut crew =
+            Self { address, sockets, workers: Vec::new(), readers: Vec::new(), switch: handle, news };
         for rank in 0..plan.workers {
             crew.start_worker(plan, rank, &sender)
                 .with_context(|| format!("worker {rank} could not be started"))?;
@@ -123,6 +133,11 @@ impl Crew {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What is told of the switch's sockets.
+    pub(crate) fn sockets(&self) -> &str {
+        &self.sockets
     }
 
     fn start_worker(&mut self, plan: &Plan, rank: usize, news: &Sender<News>) -> Result<()> {
@@ -140,6 +155,8 @@ impl Crew {
             lanes: plan.lanes.lanes.get().into(),
             chunk: plan.lanes.chunk.elements(),
             window: plan.lanes.window.get().into(),
+            calls: plan.sockets.socket_calls.to_string(),
+            spin_microseconds: plan.sockets.spin.as_micros().try_into().unwrap_or(u64::MAX),
             elements: plan.elements,
             rounds: plan.rounds,
             seed: plan.seed,

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::crew::{Crew, Message, Packets, Plan, Round};
-use crate::options::{self, FaultOptions, LaneOptions, Loudness};
+use crate::options::{self, FaultOptions, LaneOptions, Loudness, SocketOptions};
 use crate::output;
 use crate::progress::{Progress, Unit};
 
@@ -31,6 +31,8 @@ pub(crate) struct Options {
     seed: u64,
     #[command(flatten)]
     lanes: LaneOptions,
+    #[command(flatten)]
+    sockets: SocketOptions,
     #[command(flatten)]
     faults: FaultOptions,
     /// Print the result as JSON
@@ -75,12 +77,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         seed: options.seed,
         check: true,
         lanes: options.lanes,
+        sockets: options.sockets,
         faults: options.faults.faults()?,
     };
     let progress = Progress::new(u64::from(plan.rounds) * plan.workers as u64, Unit::Steps, options.loudness);
     let mut crew = Crew::start(&plan)?;
     if options.loudness.verbose {
-        progress.note(format_args!("switch on {}, {} workers started", crew.address(), plan.workers));
+        progress.note(format_args!(
+            "switch on {}, {}; {} workers started",
+            crew.address(),
+            crew.sockets(),
+            plan.workers
+        ));
     }
     let mut rounds = vec![Vec::new(); plan.rounds as usize];
     let outcome = crew.wait(|rank, message| {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clap::Args;
-use switchml_host_std::{Faults, ScalingFactor};
+use switchml_host_std::{Faults, ScalingFactor, SocketCalls};
 use switchml_proto::{ChunkSize, InvalidId, LaneCount, Rank, Window, WorldSize};
 
 /// How a job's packets are cut and spread; the same for all members of a job.
@@ -18,6 +18,17 @@ pub(crate) struct LaneOptions {
     /// Independent streams, each with a thread and a port of its own
     #[arg(long, value_name = "L", default_value = "1", value_parser = lanes)]
     pub(crate) lanes: LaneCount,
+}
+
+/// How datagrams come and go.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SocketOptions {
+    /// System calls that move datagrams: segmented, batched or single; slower ones where the system has not got these
+    #[arg(long, value_name = "CALLS", default_value_t)]
+    pub(crate) socket_calls: SocketCalls,
+    /// Microseconds that a thread goes on looking for packets before it sleeps, for machines that do nothing else
+    #[arg(long, value_name = "US", default_value = "0", value_parser = microseconds)]
+    pub(crate) spin: Duration,
 }
 
 /// How much is said.
@@ -92,6 +103,14 @@ fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("not a number from 0 to 1".to_owned()),
+    }
+}
+
+/// Whole microseconds, up to a second.
+fn microseconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(microseconds @ 0..=1_000_000) => Ok(Duration::from_micros(microseconds)),
+        _ => Err("not a whole number of microseconds from 0 to 1000000".to_owned()),
     }
 }
 

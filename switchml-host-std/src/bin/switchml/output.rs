@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use switchml_host_std::SocketCalls;
 
 /// Prints a line of the result.
 pub(crate) fn line(text: impl fmt::Display) -> Result<()> {
@@ -27,5 +28,13 @@ pub(crate) fn rate(gigabits_per_second: f64) -> String {
         format!("{:.1} Mbit/s", 1e3 * gigabits_per_second)
     } else {
         format!("{gigabits_per_second:.2} Gbit/s")
+    }
+}
+
+/// How datagrams come and go; `receive_buffer` is in octets.
+pub(crate) fn sockets(calls: SocketCalls, receive_buffer: Option<usize>) -> String {
+    match receive_buffer {
+        Some(octets) => format!("{calls} socket calls, receive buffers of {} KiB", octets >> 10),
+        None => format!("{calls} socket calls"),
     }
 }

@@ -15,7 +15,7 @@ use switchml_proto::control::{CoordinatorEvent, SessionEnd};
 use switchml_proto::wire::DEFAULT_PORT_BASE;
 use switchml_proto::{ChunkSize, LaneCount, Window};
 
-use crate::options::{self, FaultOptions, Loudness};
+use crate::options::{self, FaultOptions, Loudness, SocketOptions};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -41,6 +41,8 @@ pub(crate) struct Options {
     /// TCP address that answers `GET /metrics` with counters for Prometheus
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    sockets: SocketOptions,
     #[command(flatten)]
     faults: FaultOptions,
     /// Print the counters of each second as JSON, a line each
@@ -89,6 +91,8 @@ fn config(options: &Options) -> Result<SwitchConfig> {
     config.largest_chunk = options.max_chunk;
     config.lease = options.lease;
     config.metrics = options.metrics;
+    config.calls = options.sockets.socket_calls;
+    config.spin = options.sockets.spin;
     config.faults = options.faults.faults()?;
     Ok(config)
 }
@@ -103,8 +107,8 @@ fn greet(options: &Options, switch: &Switch) {
     if let Some(address) = switch.metrics_addr() {
         output::note(format_args!("metrics on http://{address}/metrics"));
     }
-    if let (true, Some(octets)) = (options.loudness.verbose, switch.receive_buffer()) {
-        output::note(format_args!("receive buffers of {} KiB", octets >> 10));
+    if options.loudness.verbose {
+        output::note(output::sockets(switch.socket_calls(), switch.receive_buffer()));
     }
 }
 

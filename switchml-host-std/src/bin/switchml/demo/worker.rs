@@ -36,6 +36,8 @@ fn work(task: &Task) -> Result<Message> {
         .lanes(task.lanes)
         .chunk(task.chunk)
         .window(task.window)
+        .socket_calls(task.calls.parse()?)
+        .spin(Duration::from_micros(task.spin_microseconds))
         .join_timeout(PATIENCE)
         .stall_time(PATIENCE)
         .on_waiting(|waiting| {
