@@ -44,8 +44,14 @@ fn i4_sizes_that_no_machine_holds_are_refused_in_a_line() {
     let too_many = "there is no memory for 9223372036854775808 elements; use fewer --elements";
     run("demo --elements 9223372036854775808").failed_with(too_many);
     run("demo --elements 1000000000000000").failed_with("there is no memory for 1000000000000000 elements");
-    run("demo --rounds 4294967295").failed_with("is not in 1..=1000000");
-    run("bench --loopback-megabytes 18446744073709").failed_with("is not in 1..=4294967295");
+    for (command, range) in [
+        ("demo --rounds 4294967295", "is not in 1..=1000000"),
+        ("bench --loopback-megabytes 18446744073710", "is not in 1..=4294967295"),
+    ] {
+        let ended = run(command);
+        assert_eq!(ended.code, Some(2), "{command}: {ended:?}");
+        assert!(ended.stderr.contains(range), "{command}: {ended:?}");
+    }
 }
 
 #[cfg(target_os = "linux")]

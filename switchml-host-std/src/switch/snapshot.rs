@@ -73,6 +73,8 @@ pub struct LaneSnapshot {
     pub dropped: u64,
     /// Datagrams not sent, because the path carries none so long (W-11).
     pub too_long: u64,
+    /// Datagrams of sources that are no members', not looked at because the lane could not keep up with what came.
+    pub unheard: u64,
 }
 
 impl Snapshot {
@@ -93,7 +95,8 @@ impl Snapshot {
         });
         let lane = |lane: &Lane<'_>| {
             let (dropped, too_long) = lane.unsent();
-            LaneSnapshot { unknown_source: lane.slots().aggregator.unknown_source(), dropped, too_long }
+            let unknown_source = lane.slots().aggregator.unknown_source();
+            LaneSnapshot { unknown_source, dropped, too_long, unheard: lane.unheard() }
         };
         Self {
             sessions: sessions.collect(),
