@@ -39,6 +39,21 @@ fn m2_the_demo_runs_with_one_worker_and_with_no_elements() {
     assert_eq!(json(&ended.stdout)["checked"], 0);
 }
 
+#[test]
+fn i4_sizes_that_no_machine_holds_are_refused_in_a_line() {
+    let too_many = "there is no memory for 9223372036854775808 elements; use fewer --elements";
+    run("demo --elements 9223372036854775808").failed_with(too_many);
+    run("demo --elements 1000000000000000").failed_with("there is no memory for 1000000000000000 elements");
+    for (command, range) in [
+        ("demo --rounds 4294967295", "is not in 1..=1000000"),
+        ("bench --loopback-megabytes 18446744073710", "is not in 1..=4294967295"),
+    ] {
+        let ended = run(command);
+        assert_eq!(ended.code, Some(2), "{command}: {ended:?}");
+        assert!(ended.stderr.contains(range), "{command}: {ended:?}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn i6_a_worker_that_dies_ends_the_demo_and_is_named() {

@@ -153,7 +153,8 @@ impl Builder {
     }
 
     /// Is called about each second with what has been waited for during a second or longer. It runs in a thread of the
-    /// communicator, which serves the network otherwise: it should return soon. If it panics, the session fails.
+    /// communicator, which serves the network otherwise: it should return soon, and must not wait for a
+    /// collective. If it panics, the session fails.
     pub fn on_waiting(mut self, tell: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
         self.on_waiting = Some(Arc::new(tell));
         self

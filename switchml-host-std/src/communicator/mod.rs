@@ -43,7 +43,8 @@ use crate::transport::SocketCalls;
 ///
 /// Threads of its own, one for each lane, serve the network and keep the session alive, whatever the application
 /// does. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
-/// all ranks fail.
+/// all ranks fail. A callback or a waker runs in one of those threads: dropped there, it leaves when that has returned
+/// and nothing is pending.
 ///
 /// ```
 /// use switchml_host_std::{Communicator, ReduceOp};
@@ -273,6 +274,12 @@ impl Communicator {
 
     fn end_threads(&mut self) {
         self.session.ask_to_leave();
+        let own = thread::current().id();
+        if self.threads.iter().any(|thread| thread.thread().id() == own) {
+            // A thread that waits for itself, or for one that waits for it, waits for ever.
+            self.threads.clear();
+            return;
+        }
         for thread in self.threads.drain(..) {
             // If it panicked, the session has failed, and says so.
             let _ = thread.join();

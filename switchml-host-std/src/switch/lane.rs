@@ -24,6 +24,7 @@ pub(super) struct Lane<'s> {
     slots: Mutex<Slots<'s>>,
     dropped: AtomicU64,
     too_long: AtomicU64,
+    unheard: AtomicU64,
 }
 
 impl<'s> Lane<'s> {
@@ -41,6 +42,7 @@ impl<'s> Lane<'s> {
             slots: Mutex::new(slots),
             dropped: AtomicU64::new(0),
             too_long: AtomicU64::new(0),
+            unheard: AtomicU64::new(0),
         }
     }
 
@@ -59,6 +61,18 @@ impl<'s> Lane<'s> {
         if sent.too_long > 0 {
             self.too_long.fetch_add(sent.too_long as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Counts datagrams of strangers that nobody looked at.
+    pub(super) fn count_unheard(&self, datagrams: u64) {
+        if datagrams > 0 {
+            self.unheard.fetch_add(datagrams, Ordering::Relaxed);
+        }
+    }
+
+    /// Datagrams of strangers that nobody looked at.
+    pub(super) fn unheard(&self) -> u64 {
+        self.unheard.load(Ordering::Relaxed)
     }
 
     /// Datagrams that were not sent: because buffers were full or the system refused, and because they were longer

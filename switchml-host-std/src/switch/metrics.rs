@@ -87,6 +87,15 @@ fn write(out: &mut String, snapshot: &Snapshot) -> fmt::Result {
         writeln!(out, "switchml_unsent_total{{lane=\"{lane}\",reason=\"dropped\"}} {}", counts.dropped)?;
         writeln!(out, "switchml_unsent_total{{lane=\"{lane}\",reason=\"too_long\"}} {}", counts.too_long)?;
     }
+    family(
+        out,
+        "switchml_unheard_total",
+        "counter",
+        "Datagrams of sources that have not joined, not looked at because there were too many.",
+    )?;
+    for (lane, counts) in snapshot.lanes.iter().enumerate() {
+        writeln!(out, "switchml_unheard_total{{lane=\"{lane}\"}} {}", counts.unheard)?;
+    }
     family(out, "switchml_control_total", "counter", "What happened with control messages.")?;
     for (name, count) in snapshot.control.iter() {
         writeln!(out, "switchml_control_total{{event=\"{name}\"}} {count}")?;

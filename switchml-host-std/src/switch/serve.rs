@@ -15,6 +15,11 @@ use crate::transport::{MOST_RECEIVED, Received, RecvBatch};
 
 /// How many batches are taken under full load before the timers are looked at.
 const BATCHES: usize = 16;
+/// After so many batches without an end in sight, the lane cannot keep up with what comes.
+const BACKLOG: u32 = 4;
+/// How many datagrams of strangers are heard of a batch then. To answer one costs several times what it costs to take
+/// one, so a flood of them would fill the socket's buffer, and members' packets would be lost.
+const STRANGERS: usize = 8;
 
 /// Serves a lane until the switch ends.
 pub(super) fn serve(
@@ -31,6 +36,8 @@ pub(super) fn serve(
     let mut events = Events::with_capacity(4);
     // The poll tells of changes only: it is asked again only when nothing is left to receive.
     let mut drained = false;
+    // Batches taken since nothing was left to receive.
+    let mut batches = 0_u32;
     loop {
         let sleep = if lane.id == LaneId::ZERO { running.tend() } else { None };
         if running.is_done() {
@@ -51,12 +58,14 @@ pub(super) fn serve(
                 .map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })?
             {
                 Received::Batch => {
-                    take(running, lane, &batch, &mut outbox, &mut others);
+                    let strangers = if batches < BACKLOG { usize::MAX } else { STRANGERS };
+                    batches = batches.saturating_add(1);
+                    take(running, lane, &batch, strangers, &mut outbox, &mut others);
                     spin.reset();
                 }
-                Received::Nothing if spin.looks_again() => {}
+                Received::Nothing if spin.looks_again() => batches = 0,
                 Received::Nothing => {
-                    drained = true;
+                    (drained, batches) = (true, 0);
                     break;
                 }
                 Received::Unreachable => {}
@@ -65,12 +74,13 @@ pub(super) fn serve(
     }
 }
 
-/// Aggregates the data packets of a batch, sends the results, and hands the coordinator all else; `others` is room for
-/// which datagrams that is.
+/// Aggregates the data packets of a batch, sends the results, and hands the coordinator all else, but of sources that are
+/// no members' only the first `strangers`. `others` is room for which datagrams that is.
 fn take(
     running: &Running<'_, '_>,
     lane: &Lane<'_>,
     batch: &RecvBatch,
+    mut strangers: usize,
     outbox: &mut Outbox,
     others: &mut Vec<usize>,
 ) {
@@ -78,15 +88,23 @@ fn take(
     let mut slots = lane.slots();
     let Slots { aggregator, ports, addresses } = &mut *slots;
     let mut index = 0;
+    let mut unheard = 0;
     for run in batch.runs() {
         let member = ports.get(&run.from);
         for datagram in run.datagrams() {
             match (Class::of(datagram), member) {
-                (Class::Control, _) => others.push(index),
-                (Class::Data, None) => {
-                    // It is counted there, and answered by the coordinator.
-                    let _rejected = aggregator.handle_datagram(None, datagram);
-                    others.push(index);
+                (Class::Control, Some(_)) => others.push(index),
+                (class, None) => {
+                    if class == Class::Data {
+                        // It is counted there, and answered by the coordinator.
+                        let _rejected = aggregator.handle_datagram(None, datagram);
+                    }
+                    if strangers > 0 {
+                        strangers -= 1;
+                        others.push(index);
+                    } else {
+                        unheard += 1;
+                    }
                 }
                 (Class::Data, Some(member)) => {
                     let egress = aggregator.handle_datagram(Some(member.port), datagram);
@@ -99,6 +117,7 @@ fn take(
     // The coordinator may need the slots of any lane.
     drop(slots);
     outbox.flush(lane);
+    lane.count_unheard(unheard);
     if others.is_empty() {
         return;
     }

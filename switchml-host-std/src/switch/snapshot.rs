@@ -76,6 +76,8 @@ pub struct LaneSnapshot {
     pub too_long: u64,
     /// Which system calls move its datagrams now: slower ones than at the start if a route has refused those.
     pub calls: SocketCalls,
+    /// Datagrams of sources that are no members', not looked at because the lane could not keep up with what came.
+    pub unheard: u64,
 }
 
 impl Snapshot {
@@ -100,6 +102,7 @@ impl Snapshot {
                 unknown_source: lane.slots().aggregator.unknown_source(),
                 dropped,
                 too_long,
+                unheard: lane.unheard(),
                 calls: lane.transport.calls(),
             }
         };

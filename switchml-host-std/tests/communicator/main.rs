@@ -8,6 +8,7 @@ mod failures;
 mod futures;
 mod joining;
 mod oracle;
+mod own_thread;
 mod path;
 mod pending;
 mod relay;

@@ -61,6 +61,11 @@ impl TestSwitch {
         })
     }
 
+    /// Sessions that the switch has.
+    pub(crate) fn sessions(&self) -> usize {
+        self.handle.snapshot().unwrap().sessions.len()
+    }
+
     pub(crate) fn stop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {

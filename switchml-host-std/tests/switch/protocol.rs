@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
-use switchml_host_std::SocketCalls;
+use switchml_host_std::{SocketCalls, Switch};
 use switchml_proto::aggregator::Counters;
 use switchml_proto::control::SessionState;
 use switchml_proto::wire::{Header, Message, PayloadSize, RejectReason};
@@ -167,7 +167,28 @@ fn c3_strays_are_answered_at_a_limited_rate() {
     // A burst, and then one each five milliseconds.
     let most = 41 + start.elapsed().as_millis() as u64 / 5;
     assert!((1..=most).contains(&snapshot.control.hints), "{} > {most}", snapshot.control.hints);
-    assert_eq!(snapshot.control.hints + snapshot.control.hints_withheld, 500);
+    let heard = snapshot.control.hints + snapshot.control.hints_withheld;
+    assert_eq!(heard + snapshot.lanes[0].unheard, 500);
+}
+
+#[test]
+fn i4_a_flood_of_strangers_is_not_heard_to_its_end() {
+    let switch = Switch::bind(config(LOCALHOST)).expect("free ports");
+    // All of it waits in the socket when the switch begins; what does not fit there is lost.
+    let strangers: Vec<_> = (0..16).map(|_| Peer::new(switch.local_addr())).collect();
+    let join = Message::Join(join_of("flood", 2, 0, 1, 0));
+    for _ in 0..100 {
+        strangers.iter().for_each(|stranger| stranger.tell(&join));
+    }
+    let switch = RunningSwitch::run(switch);
+    let job = job(switch.address, "job", 1, 1);
+    job[0].peer.send(&job[0].packet(0, 7));
+    assert_eq!(job[0].result(), (0, 7));
+    let snapshot = switch.snapshot();
+    let (joins, unheard) = (snapshot.control.joins, snapshot.lanes[0].unheard);
+    // The first batches in full, and an eighth of the others.
+    assert!(unheard > 0 || joins < 400, "{joins} joins heard, and {unheard} datagrams not");
+    assert!(joins < 800, "{joins} joins heard, and {unheard} datagrams not");
 }
 
 #[test]

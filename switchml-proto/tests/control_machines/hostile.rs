@@ -184,10 +184,14 @@ fn i4_a_configuration_that_cannot_work_is_refused() {
 }
 
 #[test]
-fn i4_a_welcome_without_lease_or_slots_is_malformed() {
+fn i4_a_welcome_that_no_worker_could_start_from_is_malformed() {
     let mut member = Member::new(member_config("job", 1, 0), Nonce(1), Instant::ZERO).unwrap();
     let welcome = welcome(Nonce(1));
-    for bad in [Welcome { lease_millis: 0, ..welcome }, Welcome { base: u16::MAX, ..welcome }] {
+    let window = u32::from(Window::DEFAULT.get());
+    let bad_seqs = [1, window, window + 1, 3 * window, u32::MAX].map(Seq);
+    let bad_seqs = bad_seqs.map(|initial_seq| Welcome { initial_seq, ..welcome });
+    let others = [Welcome { lease_millis: 0, ..welcome }, Welcome { base: u16::MAX, ..welcome }];
+    for bad in bad_seqs.into_iter().chain(others) {
         let mut datagram = [0; 1034];
         Message::Welcome(bad).emit(&mut datagram);
         let heard = member.handle_datagram(Instant::ZERO, LaneId::ZERO, &datagram);

@@ -47,8 +47,8 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
     /// Tensor of each process in the loopback measurement, in units of 1,000,000 octets
-    #[arg(long, value_name = "MB", default_value_t = 100, conflicts_with = "quick")]
-    loopback_megabytes: usize,
+    #[arg(long, value_name = "MB", default_value_t = 100, conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..))]
+    loopback_megabytes: u32,
     #[command(flatten)]
     sockets: SocketOptions,
 }
@@ -91,7 +91,8 @@ fn run_all(options: &Options) -> Result<()> {
         bench.add(idle::run(Window::new(slots)?, 3 * repetitions)?)?;
     }
 
-    let loopback = if options.quick { 4_000_000 } else { options.loopback_megabytes * 1_000_000 };
+    let loopback = if options.quick { 4_000_000 } else { 1_000_000 * u64::from(options.loopback_megabytes) };
+    let loopback = usize::try_from(loopback)?;
     for workers in CREWS {
         bench.add(loopback::run(workers, loopback, rounds, options.sockets)?)?;
     }

@@ -15,6 +15,9 @@ pub(crate) mod worker;
 
 pub(crate) use exact::Checked;
 
+/// What each round has found is kept until the end.
+const MAX_ROUNDS: i64 = 1_000_000;
+
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Worker processes, 1 to 64
@@ -24,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     elements: usize,
     /// How often, each time with new tensors
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS))]
     rounds: u32,
     /// Which tensors
     #[arg(long, value_name = "N", default_value_t = 1)]

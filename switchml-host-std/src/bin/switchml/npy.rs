@@ -12,6 +12,9 @@ use tempfile::NamedTempFile;
 /// Longest header that is read, in octets. That of an array of 32 dimensions, numpy's most, is far shorter.
 const LONGEST_HEADER: u32 = 65_536;
 
+/// Most brackets that may be open at once in a header.
+const DEEPEST_HEADER: usize = 10;
+
 const CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// An array as it lies in its file: elements in the order of the file, whatever that order is.
@@ -40,6 +43,7 @@ impl Array {
         let mut file = File::open(path).context("cannot be opened")?;
         let octets = file.metadata().context("cannot be read")?.len();
         check_header_length(&mut file)?;
+        check_header_depth(&mut file)?;
         let mut reader = BufReader::new(file);
         let npy = NpyFile::new(&mut reader).map_err(|error| no_npy(&error))?;
         let (shape, order, dtype) = (npy.shape().to_vec(), npy.order(), npy.dtype());
@@ -163,6 +167,33 @@ fn check_header_length(file: &mut File) -> Result<()> {
     {
         let length = u32::from_le_bytes(length);
         ensure!(length <= LONGEST_HEADER, "is no .npy file: its header would have {length} octets");
+    }
+    file.seek(SeekFrom::Start(0)).context("cannot be read")?;
+    Ok(())
+}
+
+/// The reader's time grows several times with each bracket that is open in a header. Arrays that are handled have two
+/// open, and plain records four.
+fn check_header_depth(file: &mut File) -> Result<()> {
+    let mut start = Vec::new();
+    file.take(u64::from(LONGEST_HEADER) + 12).read_to_end(&mut start).context("cannot be read")?;
+    let header = match start.as_slice() {
+        [_, _, _, _, _, _, 0 | 1, _, low, high, header @ ..] => {
+            header.get(..u16::from_le_bytes([*low, *high]).into()).unwrap_or(header)
+        }
+        [_, _, _, _, _, _, _, _, a, b, c, d, header @ ..] => {
+            header.get(..u32::from_le_bytes([*a, *b, *c, *d]) as usize).unwrap_or(header)
+        }
+        _ => &[], // the reader says what is wrong with it
+    };
+    let mut depth = 0_usize;
+    for octet in header {
+        match octet {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        ensure!(depth <= DEEPEST_HEADER, "is no .npy file: its header has {depth} brackets open at once");
     }
     file.seek(SeekFrom::Start(0)).context("cannot be read")?;
     Ok(())

@@ -7,7 +7,7 @@ use super::pulse::Pulse;
 use super::{EndReason, Member, MemberEvent, SessionParams, State};
 use crate::Instant;
 use crate::control::Heard;
-use crate::ids::{LaneId, Nonce, Rank, SessionId, WorkerSet};
+use crate::ids::{LaneId, Nonce, Rank, SessionId, Version, WorkerSet};
 use crate::wire::{AbortReason, ControlError, Message, RejectReason, Welcome};
 
 impl Member {
@@ -106,7 +106,9 @@ impl Member {
         let Some(layout) = welcome.layout(self.config.window, self.config.chunk) else {
             return Heard::Malformed(ControlError::Value);
         };
-        if lease < super::SHORTEST_LEASE {
+        let begins_a_round =
+            layout.index(welcome.initial_seq) == 0 && layout.version(welcome.initial_seq) == Version::Zero;
+        if lease < super::SHORTEST_LEASE || !begins_a_round {
             return Heard::Malformed(ControlError::Value);
         }
         let full = self.datagram_len();

@@ -1,6 +1,6 @@
 //! Join and welcome: how a lane of a rank becomes a member (C-1, C-2).
 
-use core::fmt;
+use core::fmt::{self, Write};
 
 use zerocopy::IntoBytes;
 
@@ -205,9 +205,14 @@ impl fmt::Debug for JobName {
     }
 }
 
+/// The name with control characters escaped: it comes from the network, and must neither forge a line of a log nor
+/// move a terminal's cursor. [`as_str`](Self::as_str) has it as it is.
 impl fmt::Display for JobName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.as_str(), f)
+        for c in self.as_str().chars() {
+            if c.is_control() { fmt::Display::fmt(&c.escape_default(), f)? } else { f.write_char(c)? }
+        }
+        Ok(())
     }
 }
 

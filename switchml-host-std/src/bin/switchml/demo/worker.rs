@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::hash::DefaultHasher;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use switchml_host_std::{Communicator, ReduceOp};
 
 use super::exact::{self, Checked, Wrong};
@@ -29,6 +29,12 @@ pub(crate) fn run(task: &Task) -> Result<()> {
 }
 
 fn work(task: &Task) -> Result<Message> {
+    // Before anybody waits for this worker.
+    let mut tensor = Vec::new();
+    tensor.try_reserve_exact(task.elements).with_context(|| {
+        format!("there is no memory for {} elements; use fewer --elements", task.elements)
+    })?;
+    tensor.resize(task.elements, 0.0);
     let mut communicator = Communicator::builder(task.switch)
         .job("demo")
         .rank(task.rank)
@@ -45,7 +51,6 @@ fn work(task: &Task) -> Result<Message> {
             let _ = output::json(&Message::Waiting(waiting.to_string()));
         })
         .connect()?;
-    let mut tensor = vec![0.0; task.elements];
     for round in 0..task.rounds {
         Input::new(task.seed, round, task.rank).fill(&mut tensor);
         communicator.barrier()?;

@@ -148,3 +148,13 @@ fn an_output_that_is_given_up_leaves_the_old_file_and_nothing_else() {
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn i4_a_header_of_many_brackets_is_refused_before_it_is_parsed() {
+    for open in ["[('a',", "(", "\n[[{"] {
+        let text = refusal(&file(&open.repeat(3000), false, "(1,)", &[0; 4]));
+        assert!(text.contains("brackets open at once"), "{text}");
+    }
+    // What looks like brackets in the elements is none.
+    assert_eq!(read(&file("'<i4'", false, "(1000,)", &[b'('; 4000])).unwrap().len(), 1000);
+}

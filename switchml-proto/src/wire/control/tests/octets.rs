@@ -229,3 +229,10 @@ fn c1_a_name_has_1_to_64_octets_of_utf8() {
     assert_eq!(JobName::new(&longest).unwrap().as_str(), longest);
     assert_eq!(JobName::new(&format!("{longest}x")), None);
 }
+
+#[test]
+fn a_name_cannot_forge_a_line_of_a_log() {
+    let name = JobName::new("a\nb\u{1b}[2Jc\u{9b}\u{e9}").unwrap();
+    assert_eq!(format!("{name}"), "a\\nb\\u{1b}[2Jc\\u{9b}\u{e9}");
+    assert_eq!(name.as_str(), "a\nb\u{1b}[2Jc\u{9b}\u{e9}");
+}
