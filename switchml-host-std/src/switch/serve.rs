@@ -15,10 +15,10 @@ use crate::transport::{MOST_RECEIVED, Received, RecvBatch};
 
 /// How many batches are taken under full load before the timers are looked at.
 const BATCHES: usize = 16;
-/// After so many batches without an end in sight, the lane cannot keep up with what comes.
-const BACKLOG: u32 = 4;
-/// How many datagrams of strangers are heard of a batch then. To answer one costs several times what it costs to take
-/// one, so a flood of them would fill the socket's buffer, and members' packets would be lost.
+/// After so many datagrams without an end in sight, the lane cannot keep up with what comes.
+const BACKLOG: usize = 256;
+/// Of each batch then, one in so many of strangers' datagrams is heard. To answer one costs several times what it costs
+/// to take one, so a flood of them would fill the socket's buffer, and members' packets would be lost.
 const STRANGERS: usize = 8;
 
 /// Serves a lane until the switch ends.
@@ -36,8 +36,8 @@ pub(super) fn serve(
     let mut events = Events::with_capacity(4);
     // The poll tells of changes only: it is asked again only when nothing is left to receive.
     let mut drained = false;
-    // Batches taken since nothing was left to receive.
-    let mut batches = 0_u32;
+    // Datagrams taken since nothing was left to receive.
+    let mut backlog = 0_usize;
     loop {
         let sleep = if lane.id == LaneId::ZERO { running.tend() } else { None };
         if running.is_done() {
@@ -58,14 +58,14 @@ pub(super) fn serve(
                 .map_err(|source| SwitchError::Socket { address: lane.transport.local_addr(), source })?
             {
                 Received::Batch => {
-                    let strangers = if batches < BACKLOG { usize::MAX } else { STRANGERS };
-                    batches = batches.saturating_add(1);
-                    take(running, lane, &batch, strangers, &mut outbox, &mut others);
+                    let heard = if backlog < BACKLOG { Heard::All } else { Heard::OneIn(STRANGERS) };
+                    let taken = take(running, lane, &batch, heard, &mut outbox, &mut others);
+                    backlog = backlog.saturating_add(taken);
                     spin.reset();
                 }
-                Received::Nothing if spin.looks_again() => batches = 0,
+                Received::Nothing if spin.looks_again() => backlog = 0,
                 Received::Nothing => {
-                    (drained, batches) = (true, 0);
+                    (drained, backlog) = (true, 0);
                     break;
                 }
                 Received::Unreachable => {}
@@ -74,44 +74,51 @@ pub(super) fn serve(
     }
 }
 
+/// Which datagrams of sources that are no members' the coordinator hears.
+#[derive(Clone, Copy)]
+enum Heard {
+    All,
+    /// The first of each so many of a batch.
+    OneIn(usize),
+}
+
 /// Aggregates the data packets of a batch, sends the results, and hands the coordinator all else, but of sources that are
-/// no members' only the first `strangers`. `others` is room for which datagrams that is.
+/// no members' only what is `heard`. `others` is room for which datagrams that is. Returns how many the batch had.
 fn take(
     running: &Running<'_, '_>,
     lane: &Lane<'_>,
     batch: &RecvBatch,
-    mut strangers: usize,
+    heard: Heard,
     outbox: &mut Outbox,
     others: &mut Vec<usize>,
-) {
+) -> usize {
     others.clear();
     let mut slots = lane.slots();
     let Slots { aggregator, ports, addresses } = &mut *slots;
-    let mut index = 0;
-    let mut unheard = 0;
+    let mut taken = 0;
+    let (mut strangers, mut unheard) = (0, 0);
     for run in batch.runs() {
         let member = ports.get(&run.from);
         for datagram in run.datagrams() {
             match (Class::of(datagram), member) {
-                (Class::Control, Some(_)) => others.push(index),
+                (Class::Control, Some(_)) => others.push(taken),
                 (class, None) => {
                     if class == Class::Data {
                         // It is counted there, and answered by the coordinator.
                         let _rejected = aggregator.handle_datagram(None, datagram);
                     }
-                    if strangers > 0 {
-                        strangers -= 1;
-                        others.push(index);
-                    } else {
-                        unheard += 1;
+                    match heard {
+                        Heard::OneIn(of) if strangers % of != 0 => unheard += 1,
+                        Heard::All | Heard::OneIn(_) => others.push(taken),
                     }
+                    strangers += 1;
                 }
                 (Class::Data, Some(member)) => {
                     let egress = aggregator.handle_datagram(Some(member.port), datagram);
                     outbox.take(lane, &egress, member, run.from, addresses);
                 }
             }
-            index += 1;
+            taken += 1;
         }
     }
     // The coordinator may need the slots of any lane.
@@ -119,7 +126,7 @@ fn take(
     outbox.flush(lane);
     lane.count_unheard(unheard);
     if others.is_empty() {
-        return;
+        return taken;
     }
     let datagrams = batch.runs().flat_map(|run| run.datagrams().map(move |datagram| (run.from, datagram)));
     let mut others = others.iter().peekable();
@@ -128,4 +135,5 @@ fn take(
             running.hear(lane.id, from, datagram);
         }
     }
+    taken
 }
