@@ -119,5 +119,9 @@ compiled! {
     fn emit(elements: &[i32], octets: &mut [u8]) = aggregator::kernels::emit;
 }
 
+mod fetch;
+
+pub use fetch::{fetch, fetch_distance};
+
 #[cfg(test)]
 mod tests;

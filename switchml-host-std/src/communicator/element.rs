@@ -30,6 +30,14 @@ pub(super) mod sealed {
     pub trait Numbers: Sized {
         fn exponent(chunk: &[Self]) -> i8;
         fn encode(rules: &Rules, exponent: i8, chunk: &[Self], wire: &mut [u8]) -> Fidelity;
+        /// Encodes one chunk as a block, and gives the exponent of another.
+        fn encode_and_scan(
+            rules: &Rules,
+            exponent: i8,
+            chunk: &[Self],
+            wire: &mut [u8],
+            ahead: &[Self],
+        ) -> i8;
         fn decode(rules: &Rules, exponent: i8, wire: &[u8], chunk: &mut [Self]);
     }
 }
@@ -50,6 +58,16 @@ macro_rules! float {
                     kernels::encode_block(chunk, exponent, rules.world_size, wire);
                 }
                 Fidelity::Faithful
+            }
+
+            fn encode_and_scan(
+                rules: &Rules,
+                exponent: i8,
+                chunk: &[Self],
+                wire: &mut [u8],
+                ahead: &[Self],
+            ) -> i8 {
+                kernels::encode_block_and_scan(chunk, exponent, rules.world_size, wire, ahead)
             }
 
             fn decode(rules: &Rules, exponent: i8, wire: &[u8], chunk: &mut [Self]) {
@@ -77,6 +95,11 @@ impl sealed::Numbers for i32 {
     fn encode(_: &Rules, _: i8, chunk: &[Self], wire: &mut [u8]) -> Fidelity {
         kernels::encode_integer(chunk, wire);
         Fidelity::Faithful
+    }
+
+    fn encode_and_scan(rules: &Rules, exponent: i8, chunk: &[Self], wire: &mut [u8], ahead: &[Self]) -> i8 {
+        Self::encode(rules, exponent, chunk, wire);
+        Self::exponent(ahead)
     }
 
     fn decode(_: &Rules, _: i8, wire: &[u8], chunk: &mut [Self]) {

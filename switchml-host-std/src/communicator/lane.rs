@@ -360,6 +360,17 @@ impl ChunkSource for Tensors<'_> {
     ) -> Fidelity {
         share(self.0, collective).encode(range, exponent, wire)
     }
+
+    fn encode_and_scan(
+        &mut self,
+        collective: CollectiveId,
+        range: Range<u64>,
+        exponent: i8,
+        wire: &mut [u8],
+        ahead: Range<u64>,
+    ) -> i8 {
+        share(self.0, collective).encode_and_scan(range, exponent, wire, ahead)
+    }
 }
 
 /// Equal datagrams on their way out, one behind the other.

@@ -27,6 +27,8 @@ pub(super) trait Share: fmt::Debug + Send {
     fn exponent(&self, range: Range<u64>) -> i8;
     /// Writes some elements to the wire.
     fn encode(&self, range: Range<u64>, exponent: i8, wire: &mut [u8]) -> Fidelity;
+    /// Writes some elements to the wire as a block, and gives the block exponent of others, `ahead`.
+    fn encode_and_scan(&self, range: Range<u64>, exponent: i8, wire: &mut [u8], ahead: Range<u64>) -> i8;
     /// Writes a result to the tensor.
     fn decode(&mut self, chunk: &Chunk<'_>);
     /// The collective has ended in this lane: reports it, and returns the memory.
@@ -86,20 +88,37 @@ impl<T: Reducible> TypedShare<T> {
     pub(super) fn new(lane: LaneId, role: Role, part: Part<T>, report: Arc<Report>) -> Self {
         Self { lane, role, tensor: TensorState::Untouched, clamped: 0, report, part }
     }
+
+    /// Has the elements fetched from memory that will be asked for soon after those of `range`.
+    fn fetch_after(&self, range: &Range<u64>) {
+        kernels::fetch(self.part.input_after(range, kernels::fetch_distance::<T>()));
+    }
 }
 
 impl<T: Reducible> Share for TypedShare<T> {
     fn exponent(&self, range: Range<u64>) -> i8 {
+        self.fetch_after(&range);
         T::exponent(self.part.input(&range))
     }
 
     fn encode(&self, range: Range<u64>, exponent: i8, wire: &mut [u8]) -> Fidelity {
+        self.fetch_after(&range);
         match &self.role {
             Role::Reduce(rules) => return T::encode(rules, exponent, self.part.input(&range), wire),
             Role::Root => kernels::encode_octets(self.part.input(&range), wire),
             Role::Listen => wire.fill(0),
         }
         Fidelity::Faithful
+    }
+
+    fn encode_and_scan(&self, range: Range<u64>, exponent: i8, wire: &mut [u8], ahead: Range<u64>) -> i8 {
+        let Role::Reduce(rules) = &self.role else {
+            // A broadcast has no exponents (T-3), and would not ask.
+            self.encode(range, exponent, wire);
+            return self.exponent(ahead);
+        };
+        self.fetch_after(&ahead);
+        T::encode_and_scan(rules, exponent, self.part.input(&range), wire, self.part.input(&ahead))
     }
 
     fn decode(&mut self, chunk: &Chunk<'_>) {

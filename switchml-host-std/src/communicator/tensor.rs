@@ -63,6 +63,14 @@ impl<T: Element> Part<T> {
         }
     }
 
+    /// As many elements as `range` has, `distance` elements behind them: those that are in this part.
+    pub(super) fn input_after(&self, range: &Range<u64>, distance: usize) -> &[T] {
+        let end = (self.first + self.len) as u64;
+        let [start, stop] =
+            [range.start, range.end].map(|place| place.saturating_add(distance as u64).min(end));
+        self.input(&(start..stop))
+    }
+
     /// Where the results of the elements `range` of the tensor go.
     ///
     /// # Panics

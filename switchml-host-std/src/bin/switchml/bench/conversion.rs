@@ -68,9 +68,19 @@ impl Conversion {
                 }
                 let wires = self.wire.chunks_mut(4 * chunk);
                 for (number, (elements, wire)) in tensor.chunks(chunk).zip(wires).enumerate() {
-                    kernels::encode_block(elements, self.exponents[number], self.world_size, wire);
-                    if let Some(exponent) = self.exponents.get_mut(number + ahead) {
-                        *exponent = kernels::block_exponent(&tensor[(number + ahead) * chunk..][..chunk]);
+                    let exponent = self.exponents[number];
+                    match self.exponents.get_mut(number + ahead) {
+                        Some(exponent_ahead) => {
+                            let ahead = &tensor[(number + ahead) * chunk..][..chunk];
+                            *exponent_ahead = kernels::encode_block_and_scan(
+                                elements,
+                                exponent,
+                                self.world_size,
+                                wire,
+                                ahead,
+                            );
+                        }
+                        None => kernels::encode_block(elements, exponent, self.world_size, wire),
                     }
                 }
                 black_box(&mut self.wire);

@@ -220,14 +220,41 @@ struct Source<'t> {
     world_size: WorldSize,
 }
 
+impl Source<'_> {
+    /// The elements `range`; as in a communicator, those that come soon are fetched.
+    fn part(&self, range: &Range<u64>) -> &[f32] {
+        &self.tensor[range.start as usize..range.end as usize]
+    }
+
+    fn fetch_after(&self, range: &Range<u64>) {
+        let ahead = kernels::fetch_distance::<f32>();
+        let [start, end] =
+            [range.start, range.end].map(|place| (place as usize + ahead).min(self.tensor.len()));
+        kernels::fetch(&self.tensor[start..end]);
+    }
+}
+
 impl ChunkSource for Source<'_> {
     fn exponent(&mut self, _: CollectiveId, range: Range<u64>) -> i8 {
-        kernels::block_exponent(&self.tensor[range.start as usize..range.end as usize])
+        self.fetch_after(&range);
+        kernels::block_exponent(self.part(&range))
     }
 
     fn encode(&mut self, _: CollectiveId, range: Range<u64>, exponent: i8, wire: &mut [u8]) -> Fidelity {
-        let part = &self.tensor[range.start as usize..range.end as usize];
-        kernels::encode_block(part, exponent, self.world_size, wire);
+        kernels::encode_block(self.part(&range), exponent, self.world_size, wire);
         Fidelity::Faithful
+    }
+
+    fn encode_and_scan(
+        &mut self,
+        _: CollectiveId,
+        range: Range<u64>,
+        exponent: i8,
+        wire: &mut [u8],
+        ahead: Range<u64>,
+    ) -> i8 {
+        self.fetch_after(&ahead);
+        let (chunk, ahead) = (self.part(&range), self.part(&ahead));
+        kernels::encode_block_and_scan(chunk, exponent, self.world_size, wire, ahead)
     }
 }
