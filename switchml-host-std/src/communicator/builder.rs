@@ -145,8 +145,8 @@ impl Builder {
         self
     }
 
-    /// How long a lane's thread goes on looking for results before it sleeps, while some are awaited: spares waking it,
-    /// and is for machines that do nothing else. Zero, not at all, by default.
+    /// How long at most a lane's thread goes on looking for results before it sleeps, while some are awaited: that
+    /// spares waking it. It does so less often where it proves vain. 50 microseconds by default; zero turns it off.
     pub const fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
         self

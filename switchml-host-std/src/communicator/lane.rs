@@ -131,7 +131,7 @@ impl Lane<'_> {
             }
             match looked {
                 // There may be more.
-                Looked::Batch | Looked::Unreachable => self.spin.reset(),
+                Looked::Batch | Looked::Unreachable => self.spin.found(),
                 // A result is on its way.
                 Looked::Nothing if !self.open.is_empty() && self.spin.looks_again() => {}
                 Looked::Nothing => self.sleep(&mut poll, &mut events)?,

@@ -61,7 +61,7 @@ pub(super) fn serve(
                     let heard = if backlog < BACKLOG { Heard::All } else { Heard::OneIn(STRANGERS) };
                     let taken = take(running, lane, &batch, heard, &mut outbox, &mut others);
                     backlog = backlog.saturating_add(taken);
-                    spin.reset();
+                    spin.found();
                 }
                 Received::Nothing if spin.looks_again() => backlog = 0,
                 Received::Nothing => {

@@ -26,8 +26,8 @@ pub(crate) struct SocketOptions {
     /// System calls that move datagrams: segmented, batched or single; slower ones where the system has not got these
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub(crate) socket_calls: SocketCalls,
-    /// Microseconds that a thread goes on looking for packets before it sleeps, for machines that do nothing else
-    #[arg(long, value_name = "US", default_value = "0", value_parser = microseconds)]
+    /// Microseconds at most that a thread goes on looking for packets before it sleeps; 0: it never does
+    #[arg(long, value_name = "US", default_value = "50", value_parser = microseconds)]
     pub(crate) spin: Duration,
 }
 
