@@ -86,3 +86,11 @@ fn what_is_no_record_is_refused_in_a_line() {
         .failed_with("not hexadecimal");
     run("replay missing.json").failed_with("missing.json: cannot be read");
 }
+
+#[test]
+fn i5_a_record_that_checks_nothing_does_not_pass() {
+    altered(|record| record["traces"] = serde_json::json!([]))
+        .failed_with("has no traces, so nothing was checked");
+    altered(|record| record["traces"][3]["events"] = serde_json::json!([]))
+        .failed_with("has no events, so nothing was checked");
+}

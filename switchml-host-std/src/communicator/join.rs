@@ -72,7 +72,7 @@ impl Joining<'_> {
                 Ok(None) => {}
                 Ok(Some(params)) => return Ok(params),
                 Err(error) => {
-                    // An abort is acknowledged, so that the aggregator need not repeat it.
+                    // An abort is acknowledged, so that the aggregator need not repeat it; a place is given back.
                     self.transmit(now)?;
                     return Err(error);
                 }
@@ -155,7 +155,7 @@ impl Joining<'_> {
             EndReason::AggregatorSilent { lane } => {
                 let mut address = self.aggregator;
                 address.set_port(address.port() + u16::from(lane.get()));
-                return Error::AggregatorSilent { address, after: connect_timeout };
+                return Error::AggregatorSilent { address, after: connect_timeout.min(join_timeout) };
             }
             EndReason::PathTooSmall { lane } => return self.path_too_small(lane),
             EndReason::JoinTimeout { missing } => {

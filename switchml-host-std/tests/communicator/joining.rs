@@ -151,6 +151,22 @@ fn too_few_slots_and_too_large_chunks_are_refused_with_what_would_fit() {
 }
 
 #[test]
+fn a_rank_that_gave_up_joining_can_be_tried_again_at_once() {
+    let switch = TestSwitch::start();
+    let impatient = switch.rank("job", 0, 2).join_timeout(Duration::from_millis(300));
+    assert!(matches!(impatient.connect(), Err(Error::JoinTimeout { .. })));
+    thread::scope(|scope| {
+        let ranks = [0, 1].map(|rank| {
+            scope.spawn({
+                let rank = switch.rank("job", rank, 2);
+                move || rank.connect().unwrap().barrier()
+            })
+        });
+        ranks.into_iter().for_each(|rank| rank.join().unwrap().unwrap());
+    });
+}
+
+#[test]
 fn what_is_waited_for_is_told() {
     let switch = TestSwitch::start();
     let lines = Arc::new(Mutex::new(Vec::new()));

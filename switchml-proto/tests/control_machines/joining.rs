@@ -183,6 +183,39 @@ fn c2_ranks_that_do_not_join_end_the_others_at_the_join_timeout() {
 }
 
 #[test]
+fn c2_a_rank_that_gives_up_joining_can_be_tried_again_at_once() {
+    let mut net = Net::new(0, CALM);
+    let impatient = |r| {
+        let mut config = member_config("job", 2, r);
+        config.join_timeout = 2 * SECOND;
+        config
+    };
+    let first = net.join(impatient(0));
+    net.run(2 * SECOND + SECOND / 10);
+    let (_, reason) = net.processes[first].ended_at().unwrap();
+    assert_eq!(reason, EndReason::JoinTimeout { missing: ranks(&[1]) });
+    assert_eq!(net.sessions(), 0, "its place is free, long before its lease has ended");
+    let again = [0, 1].map(|r| net.join(impatient(r)));
+    net.run(SECOND);
+    for process in again {
+        assert!(net.processes[process].member.session().is_some());
+    }
+    assert_eq!(net.processes[first].member.poll_timeout(), None, "it was told that it has left");
+}
+
+#[test]
+fn c2_a_join_timeout_below_the_connect_timeout_does_not_blame_a_rank_for_silence() {
+    let mut net = Net::new(0, CALM);
+    let mut config = member_config("job", 2, 0);
+    config.join_timeout = 2 * SECOND;
+    let process = net.join(config);
+    net.lose_what_flies();
+    net.processes[process].member.handle_timeout(net.now + 2 * SECOND);
+    let event = net.processes[process].member.poll_event();
+    assert_eq!(event, Some(MemberEvent::Ended(EndReason::AggregatorSilent { lane: LaneId::ZERO })));
+}
+
+#[test]
 fn c2_a_process_that_dies_while_joining_frees_its_place() {
     let mut net = Net::new(0, CALM);
     let survivor = net.join(member_config("job", 3, 0));

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
-    /// Small tensors and few repetitions: whether all of it works, not how fast it is
+    /// Small tensors and few repetitions: whether all of it works, not how fast it is, so no limit is enforced
     #[arg(long)]
     quick: bool,
     /// Tensor of each process in the loopback measurement, in units of 1,000,000 octets

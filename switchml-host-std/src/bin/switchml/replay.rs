@@ -105,6 +105,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn replay(options: &Options) -> Result<Replayed> {
     let text = fs::read_to_string(&options.file).context("cannot be read")?;
     let record: Record = serde_json::from_str(&text).context("is no record of packet traces")?;
+    if record.traces.is_empty() {
+        bail!("has no traces, so nothing was checked");
+    }
     for (number, trace) in record.traces.iter().enumerate() {
         replay_trace(trace).with_context(|| format!("traces[{number}] \"{}\"", trace.name))?;
         if options.loudness.verbose {
@@ -116,6 +119,9 @@ fn replay(options: &Options) -> Result<Replayed> {
 }
 
 fn replay_trace(trace: &Trace) -> Result<()> {
+    if trace.events.is_empty() {
+        bail!("has no events, so nothing was checked");
+    }
     let chunk = ChunkSize::from_code(trace.size)
         .with_context(|| format!("size {} is the code of no chunk size", trace.size))?;
     let layout = LaneLayout::new(trace.base, Window::new(trace.window)?, chunk)?;

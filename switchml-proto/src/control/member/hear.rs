@@ -41,8 +41,11 @@ impl Member {
                 if !self.is_in(session) || nonce != self.nonce {
                     return Heard::Foreign;
                 }
-                let State::Leaving(_) = self.state else { return Heard::Stale };
-                self.end(MemberEvent::Left);
+                match self.state {
+                    State::Leaving(_) => self.end(MemberEvent::Left),
+                    State::Withdrawing(_) => self.state = State::Over,
+                    _ => return Heard::Stale,
+                }
                 Heard::Accepted
             }
             Message::Abort { rank, session, reason, culprit, .. } => {
@@ -180,7 +183,7 @@ impl Member {
             State::Joining | State::Live(_) | State::Leaving(_) => {
                 self.end(MemberEvent::Ended(EndReason::Aborted { reason, culprit }));
             }
-            State::Aborting { .. } => self.state = State::Over,
+            State::Withdrawing(_) | State::Aborting { .. } => self.state = State::Over,
             State::Over => return Heard::Stale,
         }
         Heard::Accepted

@@ -56,6 +56,8 @@ enum State {
     Joining,
     Live(Pulse),
     Leaving(Farewell),
+    /// It gave up joining, as its caller knows, and gives its place back.
+    Withdrawing(Farewell),
     /// Its caller knows already that it is over.
     Aborting {
         reason: AbortReason,
@@ -136,7 +138,7 @@ impl Member {
         match &mut self.state {
             State::Joining => self.poll_join(now, buf),
             State::Live(_) => self.poll_keep_alive(now, buf).or_else(|| self.poll_query(buf)),
-            State::Leaving(farewell) => {
+            State::Leaving(farewell) | State::Withdrawing(farewell) => {
                 let lane = farewell.next_lane(now, self.config.lanes)?;
                 let SessionParams { job, session, .. } = farewell.session;
                 let leave = Message::Leave { job, rank: self.config.rank, session, nonce: self.nonce };
@@ -160,22 +162,28 @@ impl Member {
         let now = self.clock;
         match self.state {
             State::Joining => {
-                if now >= self.started + self.config.connect_timeout
+                if now >= self.started + self.config.connect_timeout.min(self.config.join_timeout)
                     && let Some(reason) = self.unconnected()
                 {
-                    self.end(MemberEvent::Ended(reason));
+                    self.give_up(reason);
                 } else if self.lost_at().is_some_and(|at| at <= now) {
                     self.end(MemberEvent::Ended(EndReason::AggregatorLost));
                 } else if now >= self.started + self.config.join_timeout {
-                    self.end(MemberEvent::Ended(EndReason::JoinTimeout { missing: self.missing }));
+                    self.give_up(EndReason::JoinTimeout { missing: self.missing });
                 }
             }
             State::Live(_) if self.lost_at().is_some_and(|at| at <= now) => {
                 self.end(MemberEvent::Ended(EndReason::AggregatorLost));
             }
             State::Leaving(farewell) if farewell.until <= now => self.end(MemberEvent::Left),
-            State::Aborting { farewell, .. } if farewell.until <= now => self.state = State::Over,
-            State::Live(_) | State::Leaving(_) | State::Aborting { .. } | State::Over => {}
+            State::Withdrawing(farewell) | State::Aborting { farewell, .. } if farewell.until <= now => {
+                self.state = State::Over;
+            }
+            State::Live(_)
+            | State::Leaving(_)
+            | State::Withdrawing(_)
+            | State::Aborting { .. }
+            | State::Over => {}
         }
     }
 
@@ -197,7 +205,7 @@ impl Member {
             }
             State::Live(_) if self.queries.iter().any(Option::is_some) => Some(self.clock),
             State::Live(pulse) => self.lost_at().map(|at| at.min(pulse.due())),
-            State::Leaving(farewell) | State::Aborting { farewell, .. } => {
+            State::Leaving(farewell) | State::Withdrawing(farewell) | State::Aborting { farewell, .. } => {
                 Some(farewell.until.min(farewell.pace.due()))
             }
             State::Over => None,
@@ -273,6 +281,15 @@ impl Member {
     /// When the aggregator counts as lost, if it was ever there.
     fn lost_at(&self) -> Option<Instant> {
         self.welcomed.map(|session| self.last_heard + session.lease)
+    }
+
+    /// Ends joining. The place that the aggregator may hold for this rank is given back, so that the rank can be tried
+    /// again at once.
+    fn give_up(&mut self, reason: EndReason) {
+        self.end(MemberEvent::Ended(reason));
+        if let Some(session) = self.welcomed {
+            self.state = State::Withdrawing(Farewell::new(session, self.clock));
+        }
     }
 
     fn end(&mut self, event: MemberEvent) {
