@@ -40,7 +40,7 @@ pub enum WaitingFor {
         /// Which one.
         phase: Phase,
         /// Who has not sent its part, and how long ago each of these was heard, if ever. None if the aggregator has
-        /// not told, empty if it says that all have.
+        /// no packet of it or has not told, empty if it says that all have.
         missing: Option<Vec<(Rank, Option<Duration>)>>,
     },
 }
@@ -75,7 +75,7 @@ impl fmt::Display for Waiting {
             WaitingFor::Result { phase, missing: None } => {
                 write!(
                     f,
-                    "waiting for a result in {phase}, for {seconds} s; the aggregator has not said of whom"
+                    "waiting for a result in {phase}, for {seconds} s; the aggregator has no packet of it, or has not answered"
                 )
             }
             WaitingFor::Result { phase, missing: Some(missing) } if missing.is_empty() => {

@@ -304,3 +304,28 @@ fn a_failure_in_the_middle_leaves_a_mixed_tensor_and_keeps_a_source() {
         relays.iter().for_each(|relay| relay.set(Way::Cut));
     });
 }
+
+#[test]
+fn i6_a_rank_lost_in_the_middle_of_a_stream_is_named() {
+    let switch = switch();
+    let (relays, ranks) = connect(&switch, 3);
+    thread::scope(|scope| {
+        for (rank, mut comm) in ranks.into_iter().enumerate() {
+            scope.spawn(move || {
+                let mut tensor = vec![1.0_f32; 4_000_000];
+                let error = comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err();
+                let failure = failure(&error);
+                match rank {
+                    1 => assert!(matches!(failure, SessionFailure::AggregatorLost { .. }), "{error:?}"),
+                    _ => assert!(
+                        matches!(failure, SessionFailure::RankLost { rank } if rank.get() == 1),
+                        "{error:?}"
+                    ),
+                }
+                assert!(matches!(error, Error::Session { tensor: TensorState::Mixed, .. }), "{error:?}");
+            });
+        }
+        eventually(|| relays.iter().all(|relay| relay.results() > 200));
+        relays[1].set(Way::Cut);
+    });
+}
