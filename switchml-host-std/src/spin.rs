@@ -45,23 +45,33 @@ impl Spin {
 
     /// Something was found.
     pub(crate) fn found(&mut self) {
-        if let Some((_, last)) = self.vain.take() {
-            self.next_abstention = 1;
-            // What was found after it came back late may have waited for all that time.
-            self.was_late(last, Instant::now());
+        if self.vain.is_some() {
+            self.found_at(Instant::now());
         }
     }
 
     /// Nothing was found: whether to look again. If so, others that want the processor have had it first.
     pub(crate) fn looks_again(&mut self) -> bool {
-        if self.limit.is_zero() {
-            return false;
+        let looks = !self.limit.is_zero() && self.looks_again_at(Instant::now());
+        if looks {
+            thread::yield_now();
         }
+        looks
+    }
+
+    fn found_at(&mut self, now: Instant) {
+        if let Some((_, last)) = self.vain.take() {
+            self.next_abstention = 1;
+            // What was found after it came back late may have waited for all that time.
+            self.was_late(last, now);
+        }
+    }
+
+    fn looks_again_at(&mut self, now: Instant) -> bool {
         if self.abstain > 0 {
             self.abstain -= 1;
             return false;
         }
-        let now = Instant::now();
         if self.rest.is_some_and(|(until, _)| now < until) {
             return false;
         }
@@ -77,7 +87,6 @@ impl Spin {
             return false;
         }
         self.vain = Some((first, now));
-        thread::yield_now();
         true
     }
 
