@@ -23,7 +23,7 @@ pub const AGGREGATOR: Kernels = Kernels { store, add, emit };
 #[inline]
 pub fn encode_block<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, wire: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(set) = InstructionSet::best()
+    if let Some(set) = InstructionSet::best_for(chunk.len())
         && set.encode::<T, ONLY_ENCODE>(chunk, exponent, world_size, wire, &[]).is_some()
     {
         return;
@@ -44,7 +44,7 @@ pub fn encode_block_and_scan<T: Float>(
     ahead: &[T],
 ) -> i8 {
     #[cfg(target_arch = "x86_64")]
-    if let Some(set) = InstructionSet::best()
+    if let Some(set) = InstructionSet::best_for(chunk.len())
         && let Some(scanned) = set.encode::<T, AND_SCAN>(chunk, exponent, world_size, wire, ahead)
     {
         return scanned;

@@ -10,13 +10,16 @@ use core::slice;
 use std::is_x86_feature_detected;
 
 use switchml_proto::WorldSize;
-use switchml_proto::numeric::{self, Float, NO_EXPONENT, NOT_FINITE};
+use switchml_proto::numeric::{self, Float, NOT_FINITE};
 
-/// The sets of instructions that there is a kernel for.
+/// A set of instructions that there is a kernel for, and that this processor has.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum InstructionSet {
-    Avx2,
+pub(super) struct InstructionSet(Known);
+
+#[derive(Clone, Copy, Debug)]
+enum Known {
     Avx512,
+    Avx2,
 }
 
 /// Whether a kernel is to scan another chunk for its exponent while it encodes one.
@@ -24,23 +27,26 @@ pub(super) const ONLY_ENCODE: bool = false;
 pub(super) const AND_SCAN: bool = true;
 
 impl InstructionSet {
-    /// The best that this processor has.
+    /// The best that this processor has for chunks of so many elements. Cheap after the first call.
     #[inline]
-    pub(super) fn best() -> Option<Self> {
-        [Self::Avx512, Self::Avx2].into_iter().find(|set| set.is_detected())
+    pub(super) fn best_for(elements: usize) -> Option<Self> {
+        Self::all().find(|set| elements.is_multiple_of(set.block()))
     }
 
-    /// Cheap after the first call.
+    /// All that this processor has, the best first.
     #[inline]
-    pub(super) fn is_detected(self) -> bool {
-        match self {
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
-            Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
-        }
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let detected = |known: &Known| match known {
+            Known::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
+            Known::Avx2 => is_x86_feature_detected!("avx2"),
+        };
+        [Known::Avx512, Known::Avx2].into_iter().filter(detected).map(Self)
     }
 
     /// As [`numeric::encode_block_and_scan`], or as [`numeric::encode_block`], where `ahead` is not looked at and
     /// the exponent has no meaning. None if that is for the core to do; `wire` may have been written to.
+    ///
+    /// Takes full chunks: those that fill `wire`, and are a multiple of [`Self::block`] long.
     #[inline]
     pub(super) fn encode<T: Float, const SCAN: bool>(
         self,
@@ -51,39 +57,29 @@ impl InstructionSet {
         ahead: &[T],
     ) -> Option<i8> {
         let (chunk, ahead) = (as_float32(chunk)?, as_float32(if SCAN { ahead } else { chunk })?);
-        // The core has the words for a wire of a wrong length.
-        let fits = 4 * chunk.len() <= wire.len() && wire.len().is_multiple_of(4);
-        if exponent == NOT_FINITE || ahead.len() != chunk.len() || !fits || !self.is_detected() {
+        let full = chunk.len().is_multiple_of(self.block()) && wire.len() == 4 * chunk.len();
+        if exponent == NOT_FINITE || ahead.len() != chunk.len() || !full {
             return None;
         }
-        let scaling = Scaling {
-            scale: numeric::block_scale(exponent, world_size),
-            bound: numeric::block_bound(world_size),
-        };
-        let blocks = chunk.len() - chunk.len() % self.block();
-        let (wire, rest) = wire.split_at_mut(4 * blocks);
-        // SAFETY: the instructions have just been detected.
-        #[allow(unsafe_code, reason = "only the caller can know which instructions there are")]
+        let scale = numeric::block_scale(exponent, world_size);
+        let bound = numeric::block_bound(world_size);
+        // SAFETY: no `InstructionSet` is made of instructions that were not detected.
+        #[allow(unsafe_code, reason = "the compiler does not know which instructions there are")]
         let largest = unsafe {
-            match self {
-                Self::Avx2 => avx2::encode::<SCAN>(&chunk[..blocks], scaling, wire, &ahead[..blocks]),
-                Self::Avx512 => avx512::encode::<SCAN>(&chunk[..blocks], scaling, wire, &ahead[..blocks]),
+            match self.0 {
+                Known::Avx512 => avx512::encode::<SCAN>(chunk, scale, bound, wire, ahead),
+                Known::Avx2 => avx2::encode::<SCAN>(chunk, scale, bound, wire, ahead),
             }
         }?;
-        let exponent_ahead = if SCAN { numeric::block_exponent(&[largest]) } else { NO_EXPONENT };
-        if rest.is_empty() {
-            return Some(exponent_ahead);
-        }
-        let (chunk, ahead) = (&chunk[blocks..], &ahead[blocks..]);
-        Some(exponent_ahead.max(numeric::encode_block_and_scan(chunk, exponent, world_size, rest, ahead)))
+        Some(numeric::block_exponent(&[largest]))
     }
 
-    /// A kernel takes a multiple of so many elements.
+    /// Elements that a kernel works on at once.
     #[inline]
     const fn block(self) -> usize {
-        match self {
-            Self::Avx2 => VECTORS * avx2::LANES,
-            Self::Avx512 => VECTORS * avx512::LANES,
+        match self.0 {
+            Known::Avx512 => VECTORS * avx512::LANES,
+            Known::Avx2 => VECTORS * avx2::LANES,
         }
     }
 }
@@ -97,14 +93,6 @@ fn as_float32<T: Float>(chunk: &[T]) -> Option<&[f32]> {
     // SAFETY: `T` is `f32`.
     #[allow(unsafe_code, reason = "a generic function that is another one for one type")]
     Some(unsafe { slice::from_raw_parts(chunk.as_ptr().cast(), chunk.len()) })
-}
-
-#[derive(Clone, Copy)]
-struct Scaling {
-    /// What the elements are multiplied with.
-    scale: f32,
-    /// More than the magnitude of every product that can be rounded; 2^31 at most.
-    bound: f32,
 }
 
 /// Vectors that are worked on at once: none waits for the maximum of the one before.
@@ -122,26 +110,28 @@ macro_rules! kernel {
         mod $name {
             use core::arch::x86_64::*;
 
-            use super::{MAGNITUDE, SWAP, Scaling, VECTORS, largest_of_four};
+            use super::{MAGNITUDE, SWAP, VECTORS, largest_of_four};
 
             /// Words of a vector.
             pub(super) const LANES: usize = $lanes;
 
-            /// Writes `chunk` as integers to `wire`, and returns the largest magnitude in `ahead`, or 0 if it is not to
-            /// scan. None if a product is not less than the bound in magnitude.
+            /// Writes `chunk`, each element times `scale`, as integers to `wire`, and returns the largest magnitude in
+            /// `ahead`, or 0 if it is not to scan. None if a product is not less than `bound` in magnitude, which is
+            /// 2^31 at most.
             ///
-            /// Looks at whole blocks of [`VECTORS`] vectors only, and at as many of each as there are of the fewest.
+            /// All three are as long, and whole blocks of [`VECTORS`] vectors.
             #[target_feature(enable = $features)]
             pub(super) fn encode<const SCAN: bool>(
                 chunk: &[f32],
-                scaling: Scaling,
+                scale: f32,
+                bound: f32,
                 wire: &mut [u8],
                 ahead: &[f32],
             ) -> Option<f32> {
-                let scale = splat(scaling.scale.to_bits() as i32);
+                let scale = splat(scale.to_bits() as i32);
                 // Makes a magnitude's pattern negative if it is not less than the bound's, and a pattern with a sign
                 // positive. NaN is larger than any bound.
-                let excess = splat(i32::MIN.wrapping_sub(scaling.bound.to_bits() as i32));
+                let excess = splat(i32::MIN.wrapping_sub(bound.to_bits() as i32));
                 let (magnitude, swap) = (splat(MAGNITUDE), order(SWAP));
                 let mut largest = [splat(0); VECTORS];
                 let mut flipped = [splat(0); VECTORS];
@@ -387,3 +377,6 @@ fn largest_of_four(vector: __m128i) -> i32 {
     let two = _mm_max_epi32(vector, _mm_srli_si128::<8>(vector));
     _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_srli_si128::<4>(two)))
 }
+
+#[cfg(test)]
+mod tests;
