@@ -88,21 +88,16 @@ impl<T: Reducible> TypedShare<T> {
     pub(super) fn new(lane: LaneId, role: Role, part: Part<T>, report: Arc<Report>) -> Self {
         Self { lane, role, tensor: TensorState::Untouched, clamped: 0, report, part }
     }
-
-    /// Has the elements fetched from memory that will be asked for soon after those of `range`.
-    fn fetch_after(&self, range: &Range<u64>) {
-        kernels::fetch(self.part.input_after(range, kernels::fetch_distance::<T>()));
-    }
 }
 
 impl<T: Reducible> Share for TypedShare<T> {
     fn exponent(&self, range: Range<u64>) -> i8 {
-        self.fetch_after(&range);
+        self.part.fetch_after(&range);
         T::exponent(self.part.input(&range))
     }
 
     fn encode(&self, range: Range<u64>, exponent: i8, wire: &mut [u8]) -> Fidelity {
-        self.fetch_after(&range);
+        self.part.fetch_after(&range);
         match &self.role {
             Role::Reduce(rules) => return T::encode(rules, exponent, self.part.input(&range), wire),
             Role::Root => kernels::encode_octets(self.part.input(&range), wire),
@@ -117,7 +112,7 @@ impl<T: Reducible> Share for TypedShare<T> {
             self.encode(range, exponent, wire);
             return self.exponent(ahead);
         };
-        self.fetch_after(&ahead);
+        self.part.fetch_after(&ahead);
         T::encode_and_scan(rules, exponent, self.part.input(&range), wire, self.part.input(&ahead))
     }
 

@@ -18,6 +18,7 @@ use switchml_proto::numeric::Element;
 
 use super::latch::Latch;
 use super::lock;
+use crate::kernels;
 
 /// A lane's part of a tensor: what it reads and where it writes.
 #[derive(Debug)]
@@ -63,12 +64,14 @@ impl<T: Element> Part<T> {
         }
     }
 
-    /// As many elements as `range` has, `distance` elements behind them: those that are in this part.
-    pub(super) fn input_after(&self, range: &Range<u64>, distance: usize) -> &[T] {
-        let end = (self.first + self.len) as u64;
-        let [start, stop] =
-            [range.start, range.end].map(|place| place.saturating_add(distance as u64).min(end));
-        self.input(&(start..stop))
+    /// Has the elements fetched from memory that will be asked for soon after those of `range`.
+    ///
+    /// # Panics
+    /// If those are not all in this part.
+    pub(super) fn fetch_after(&self, range: &Range<u64>) {
+        let (offset, len) = self.locate(range);
+        let all = self.first as u64..(self.first + self.len) as u64;
+        kernels::fetch_ahead(self.input(&all), offset..offset + len);
     }
 
     /// Where the results of the elements `range` of the tensor go.

@@ -117,8 +117,27 @@ pub fn decode_block<T: Float>(
     let workers = f32::from(world_size.get());
     match reduction {
         Reduction::Sum => words::convert(wire, chunk, |sum| T::narrow(sum * scale)),
+        // A division by a power of two is exact, and so is the quotient of two of them: one multiplication rounds once,
+        // as the two operations do.
+        Reduction::Mean if world_size.get().is_power_of_two() => {
+            words::convert(wire, chunk, |sum| T::narrow(sum * (scale / workers)));
+        }
         Reduction::Mean => words::convert(wire, chunk, |sum| T::narrow(sum / workers * scale)),
     }
+}
+
+/// 2^s of N-4, with which [`encode_block`] multiplies the elements before it rounds them; `exponent` is not
+/// [`NOT_FINITE`], for which there is none. For hosts that have kernels of their own (N-7).
+#[inline]
+pub fn block_scale(exponent: i8, world_size: WorldSize) -> f32 {
+    power_of_two(scale_exponent(exponent, world_size))
+}
+
+/// 2^(31-h), one more than the largest integer of N-4. No binary32 lies between the two. For hosts that have kernels of
+/// their own: products less than that in magnitude are rounded, and nothing is to be limited.
+#[inline]
+pub fn block_bound(world_size: WorldSize) -> f32 {
+    power_of_two(31 - world_size.headroom() as i32)
 }
 
 /// N-2 for the largest magnitude of a block.
@@ -133,22 +152,16 @@ fn exponent_of<T: Float>(largest: T::Magnitude) -> i8 {
 /// than 2^(31-h), and nothing is to be limited.
 #[inline(always)]
 fn rounding(exponent: i8, world_size: WorldSize) -> Rounding {
-    Rounding::new(power_of_two(scale_exponent(exponent, world_size)), product_bound(world_size))
+    Rounding::new(block_scale(exponent, world_size), block_bound(world_size))
 }
 
 /// N-4 for a block that the exponent does not cover.
 #[inline(always)]
 fn encode_limited<T: Float>(chunk: &[T], exponent: i8, world_size: WorldSize, words: &mut [[u8; 4]]) {
-    let scale = power_of_two(scale_exponent(exponent, world_size));
+    let scale = block_scale(exponent, world_size);
     for (word, element) in words.iter_mut().zip(chunk) {
         *word = limited(element.widen() * scale, world_size).to_be_bytes();
     }
-}
-
-/// 2^(31-h), one more than the largest integer of N-4. No binary32 lies between the two.
-#[inline]
-fn product_bound(world_size: WorldSize) -> f32 {
-    power_of_two(31 - world_size.headroom() as i32)
 }
 
 /// s of N-4: -103..=125 for every exponent but [`NOT_FINITE`].
@@ -169,7 +182,7 @@ fn power_of_two(exponent: i32) -> f32 {
 #[inline(always)]
 fn limited(product: f32, world_size: WorldSize) -> i32 {
     let largest = i32::MAX >> world_size.headroom();
-    let bound = product_bound(world_size);
+    let bound = block_bound(world_size);
     if product >= bound {
         largest
     } else if product <= -bound {

@@ -50,7 +50,8 @@ mod types;
 mod words;
 
 pub use self::block::{
-    NO_EXPONENT, NOT_FINITE, block_exponent, decode_block, encode_block, encode_block_and_scan,
+    NO_EXPONENT, NOT_FINITE, block_bound, block_exponent, block_scale, decode_block, encode_block,
+    encode_block_and_scan,
 };
 pub use self::element::{Element, Float};
 pub use self::fixed::{decode_fixed, encode_fixed};

@@ -21,6 +21,7 @@ mod machines;
 mod measure;
 mod rank;
 
+use self::conversion::Setting;
 use self::figure::{Figure, Place, Verdict};
 
 const CHUNK: ChunkSize = ChunkSize::DEFAULT;
@@ -28,6 +29,9 @@ const WINDOW: Window = Window::DEFAULT;
 
 /// Octets of a tensor that fits in the cache beside what it is converted to.
 const IN_CACHE: usize = 128 << 10;
+
+/// Chunks of the window in that tensor: so few that it has many of them, as a long tensor has of the usual ones.
+const WINDOW_IN_CACHE: usize = 8;
 
 /// Windows of the workers that are polled with nothing to do.
 const IDLE_WINDOWS: [usize; 3] = [1, 128, 4096];
@@ -79,10 +83,21 @@ fn run_all(options: &Options) -> Result<()> {
     let n4 = WorldSize::new(4)?;
     // Where figures are printed as they come, they are the progress.
     let loudness = Loudness { quiet: !options.json, verbose: false };
-    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 5, Unit::Steps, loudness);
+    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 7, Unit::Steps, loudness);
     let mut bench = Bench { json: options.json, progress, figures: Vec::new() };
-    bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
-    bench.add(conversion::run(Place::InCache, IN_CACHE, 3 * repetitions, n4))?;
+    let in_memory =
+        Setting { place: Place::InMemory, octets, window: usize::from(WINDOW.get()), repetitions };
+    let in_cache = Setting {
+        place: Place::InCache,
+        octets: IN_CACHE,
+        window: WINDOW_IN_CACHE,
+        repetitions: 3 * repetitions,
+    };
+    for setting in [in_memory, in_cache] {
+        for figure in conversion::run(setting, n4) {
+            bench.add(figure)?;
+        }
+    }
     bench.add(machines::run(octets, repetitions, n4)?)?;
     for figure in aggregator::run(3 * repetitions, n4)? {
         bench.add(figure)?;

@@ -94,15 +94,3 @@ fn a_part_begins_where_the_one_before_ends() {
     let (_owned, mut parts) = own(vec![0; 4], &[2, 4]);
     parts[1].output(&(1..3));
 }
-
-#[test]
-fn what_lies_ahead_ends_with_the_part() {
-    let mut tensor = [0, 1, 2, 3, 4, 5, 6, 7];
-    lend(None, &mut tensor, &[6, 8], |parts| {
-        assert_eq!(parts[0].input_after(&(0..2), 3), [3, 4]);
-        assert_eq!(parts[0].input_after(&(2..4), 3), [5]);
-        assert_eq!(parts[0].input_after(&(4..6), 3), []);
-        assert_eq!(parts[1].input_after(&(6..7), 1), [7]);
-        assert_eq!(parts[1].input_after(&(6..6), usize::MAX), []);
-    });
-}

@@ -14,7 +14,7 @@ pub(super) struct Figure {
     pub(super) unit: &'static str,
     #[serde(flatten)]
     pub(super) limit: Option<Limit>,
-    /// The timings that the value was computed from.
+    /// The timings that the value was computed from, and those beside it.
     pub(super) timings: Vec<Timing>,
 }
 
@@ -74,6 +74,12 @@ impl Figure {
         let value = sum(&measured) / sum(&against);
         let timings = measured.into_iter().chain(against).collect();
         Self { name: name.into(), place, value, unit: "x", limit, timings }
+    }
+
+    /// With a timing that tells more, but does not count.
+    pub(super) fn beside(mut self, timing: Timing) -> Self {
+        self.timings.push(timing);
+        self
     }
 
     pub(super) fn verdict(&self) -> Verdict {

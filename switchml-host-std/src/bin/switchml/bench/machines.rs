@@ -227,10 +227,7 @@ impl Source<'_> {
     }
 
     fn fetch_after(&self, range: &Range<u64>) {
-        let ahead = kernels::fetch_distance::<f32>();
-        let [start, end] =
-            [range.start, range.end].map(|place| (place as usize + ahead).min(self.tensor.len()));
-        kernels::fetch(&self.tensor[start..end]);
+        kernels::fetch_ahead(self.tensor, range.start as usize..range.end as usize);
     }
 }
 
