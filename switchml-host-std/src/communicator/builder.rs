@@ -8,17 +8,18 @@ use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mio::{Poll, Token, Waker};
+use mio::{Poll, Waker};
 use switchml_proto::control::{MemberConfig, SessionParams};
 use switchml_proto::wire::JobName;
 use switchml_proto::worker::Config as WorkerConfig;
 use switchml_proto::{ChunkSize, LaneCount, LaneId, Rank, RtoConfig, Window, WorldSize};
 
+use super::Communicator;
 use super::error::Error;
 use super::join::join;
+use super::lane::{self, Lane};
 use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
-use super::{Communicator, lane};
 use crate::clock::Clock;
 use crate::spin::SPIN;
 use crate::transport::{Options, SocketCalls, Transport};
@@ -226,8 +227,7 @@ impl Builder {
         let mut lanes = Vec::new();
         for transport in transports {
             let poll = Poll::new().map_err(failed)?;
-            transport.register(&poll, Token(0)).map_err(failed)?;
-            let waker = Waker::new(poll.registry(), Token(1)).map_err(failed)?;
+            let waker = Waker::new(poll.registry(), lane::WAKER).map_err(failed)?;
             lanes.push(LaneEnd {
                 transport,
                 waker,
@@ -246,13 +246,18 @@ impl Builder {
             PATIENCE.min(self.stall_time / 4),
             self.on_waiting.clone(),
         ));
-        let mut communicator = Communicator { session: session.clone(), threads: Vec::new() };
-        for (id, poll) in config.lanes.lanes().zip(polls) {
-            let session = session.clone();
+        let spin = self.spin;
+        let lanes = config.lanes.lanes().map(|id| {
             let worker = self.worker_config(&params, id, config.lanes);
+            Arc::new(Mutex::new(Lane::new(session.clone(), id, worker, spin)))
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let first = lanes[0].clone(); // a `LaneCount` is at least 1
+        let mut communicator = Communicator { session, lane: first, threads: Vec::new() };
+        for ((id, poll), lane) in config.lanes.lanes().zip(polls).zip(lanes) {
+            let session = communicator.session.clone();
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            let spin = self.spin;
-            match thread.spawn(move || lane::run(&session, id, poll, worker, spin)) {
+            match thread.spawn(move || lane::run(&session, id, &lane, poll)) {
                 Ok(thread) => communicator.threads.push(thread),
                 Err(error) => return Err(communicator.give_up(error)),
             }

@@ -26,10 +26,11 @@ use switchml_proto::worker::{Collective, Conversion, Stats};
 pub use self::builder::Builder;
 pub use self::element::Reducible;
 pub use self::error::{Error, Phase, SessionFailure, TensorState};
+use self::lane::{Driven, Lane};
 pub use self::options::ReduceOptions;
 use self::pending::Report;
 pub use self::pending::{Bucket, Failed, Pending, Reduced};
-use self::session::{End, Session};
+use self::session::{End, LaneEnd, Session};
 use self::share::{Role, Task, TypedShare};
 use self::tensor::Part;
 pub use self::waiting::{Waiting, WaitingFor};
@@ -42,7 +43,7 @@ use crate::transport::SocketCalls;
 /// fail at once, and say why.
 ///
 /// Threads of its own, one for each lane, serve the network and keep the session alive, whatever the application
-/// does. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
+/// does; while a call blocks, the caller's thread serves lane 0 itself, which is faster. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
 /// all ranks fail. A callback or a waker runs in one of those threads: dropped there, it leaves when that has returned
 /// and nothing is pending.
 ///
@@ -69,6 +70,8 @@ use crate::transport::SocketCalls;
 #[derive(Debug)]
 pub struct Communicator {
     session: Arc<Session>,
+    /// Lane 0, which blocking calls serve themselves.
+    lane: Arc<Mutex<Lane>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -162,6 +165,7 @@ impl Communicator {
         let report = self.report();
         let (owned, parts) = tensor::own(tensor, &self.ends(&collective, collective.len() as usize));
         self.submit(collective, parts, &report);
+        self.session.lanes.iter().for_each(LaneEnd::wake);
         Ok(Pending::new(owned, report))
     }
 
@@ -242,7 +246,14 @@ impl Communicator {
         self.check()?;
         let report = self.report();
         let ends = self.ends(&collective, tensor.len());
-        tensor::lend(source, tensor, &ends, |parts| self.submit(collective, parts, &report));
+        tensor::lend(source, tensor, &ends, |parts| {
+            self.submit(collective, parts, &report);
+            let (first, others) = self.session.lanes.split_first().expect("a job has at least one lane");
+            others.iter().for_each(LaneEnd::wake);
+            if lane::drive(&self.lane) == Driven::HandedOver {
+                first.wake();
+            }
+        });
         report.outcome()
     }
 
@@ -255,7 +266,8 @@ impl Communicator {
         share::ends(collective, len, self.session.params.layout.chunk(), self.session.lane_count)
     }
 
-    /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them.
+    /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them. They do not know of it
+    /// before they are woken or driven.
     fn submit<T: Reducible>(&self, collective: Collective, parts: Vec<Part<T>>, report: &Arc<Report>) {
         let role = Role::of(&collective, self.session.rank, self.session.world_size);
         for (lane, part) in self.session.lane_count.lanes().zip(parts) {
