@@ -32,7 +32,7 @@ use self::pending::Report;
 pub use self::pending::{Bucket, Failed, Pending, Reduced};
 use self::session::{End, LaneEnd, Session};
 use self::share::{Role, Task, TypedShare};
-use self::tensor::Part;
+use self::tensor::{Part, PerLane};
 pub use self::waiting::{Waiting, WaitingFor};
 use crate::transport::SocketCalls;
 
@@ -262,13 +262,13 @@ impl Communicator {
     }
 
     /// Where each lane's part of a tensor ends.
-    fn ends(&self, collective: &Collective, len: usize) -> Vec<usize> {
+    fn ends(&self, collective: &Collective, len: usize) -> PerLane<usize> {
         share::ends(collective, len, self.session.params.layout.chunk(), self.session.lane_count)
     }
 
     /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them. They do not know of it
     /// before they are woken or driven.
-    fn submit<T: Reducible>(&self, collective: Collective, parts: Vec<Part<T>>, report: &Arc<Report>) {
+    fn submit<T: Reducible>(&self, collective: Collective, parts: PerLane<Part<T>>, report: &Arc<Report>) {
         let role = Role::of(&collective, self.session.rank, self.session.world_size);
         for (lane, part) in self.session.lane_count.lanes().zip(parts) {
             let share = Box::new(TypedShare::new(lane, role, part, report.clone()));
