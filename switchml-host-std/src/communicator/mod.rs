@@ -14,7 +14,6 @@ mod tensor;
 mod waiting;
 
 use core::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -276,9 +275,8 @@ impl Communicator {
         }
     }
 
-    /// A lane's thread could not be started: ends those that were.
-    fn give_up(self, error: io::Error) -> Error {
-        let error = Error::io("starting a lane", error);
+    /// A lane's thread could not be started as it should be: ends those that were.
+    fn give_up(self, error: Error) -> Error {
         let failure = SessionFailure::Cancelled { rank: Some(self.session.rank) };
         self.session.fail(failure, AbortReason::Cancelled, Some(self.session.rank));
         error
