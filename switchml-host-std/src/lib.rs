@@ -39,6 +39,7 @@
 
 mod clock;
 mod communicator;
+mod cpus;
 pub mod kernels;
 mod spin;
 mod switch;
@@ -53,6 +54,7 @@ pub use communicator::{
     Bucket, Builder, Communicator, Error, Failed, Pending, Phase, ReduceOptions, Reduced, Reducible,
     SessionFailure, TensorState, Waiting, WaitingFor,
 };
+pub use cpus::{CannotPlace, Cpus, InvalidCpus};
 pub use switch::{
     LaneSnapshot, PortSnapshot, SessionSnapshot, Snapshot, Switch, SwitchConfig, SwitchError, SwitchHandle,
 };

@@ -5,21 +5,23 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::io;
 use std::net::ToSocketAddrs;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use mio::{Poll, Token, Waker};
+use mio::{Poll, Waker};
 use switchml_proto::control::{MemberConfig, SessionParams};
 use switchml_proto::wire::JobName;
 use switchml_proto::worker::Config as WorkerConfig;
 use switchml_proto::{ChunkSize, LaneCount, LaneId, Rank, RtoConfig, Window, WorldSize};
 
+use super::Communicator;
 use super::error::Error;
 use super::join::join;
+use super::lane::{self, Lane};
 use super::session::{Inbox, LaneEnd, OnWaiting, Session};
 use super::waiting::Waiting;
-use super::{Communicator, lane};
 use crate::clock::Clock;
+use crate::cpus::Cpus;
 use crate::spin::SPIN;
 use crate::transport::{Options, SocketCalls, Transport};
 
@@ -44,6 +46,7 @@ pub struct Builder {
     rto: RtoConfig,
     calls: SocketCalls,
     spin: Duration,
+    cpus: Option<Cpus>,
     on_waiting: Option<OnWaiting>,
 }
 
@@ -67,6 +70,7 @@ impl Builder {
             rto: RtoConfig::DEFAULT,
             calls: SocketCalls::default(),
             spin: SPIN,
+            cpus: None,
             on_waiting: None,
         }
     }
@@ -152,6 +156,13 @@ impl Builder {
         self
     }
 
+    /// Places the thread of each lane on a processor; the system does by default. A blocking call serves lane 0 on the
+    /// caller's thread, which [`Cpus::place`] places.
+    pub fn cpus(mut self, cpus: Cpus) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
     /// Is called about each second with what has been waited for during a second or longer. It runs in a thread of the
     /// communicator, which serves the network otherwise: it should return soon, and must not wait for a
     /// collective. If it panics, the session fails.
@@ -226,8 +237,7 @@ impl Builder {
         let mut lanes = Vec::new();
         for transport in transports {
             let poll = Poll::new().map_err(failed)?;
-            transport.register(&poll, Token(0)).map_err(failed)?;
-            let waker = Waker::new(poll.registry(), Token(1)).map_err(failed)?;
+            let waker = Waker::new(poll.registry(), lane::WAKER).map_err(failed)?;
             lanes.push(LaneEnd {
                 transport,
                 waker,
@@ -246,15 +256,34 @@ impl Builder {
             PATIENCE.min(self.stall_time / 4),
             self.on_waiting.clone(),
         ));
-        let mut communicator = Communicator { session: session.clone(), threads: Vec::new() };
-        for (id, poll) in config.lanes.lanes().zip(polls) {
-            let session = session.clone();
+        let spin = self.spin;
+        let lanes = config.lanes.lanes().map(|id| {
             let worker = self.worker_config(&params, id, config.lanes);
+            Arc::new(Mutex::new(Lane::new(session.clone(), id, worker, spin)))
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let first = lanes[0].clone(); // a `LaneCount` is at least 1
+        let mut communicator = Communicator { session, lane: first, threads: Vec::new() };
+        for ((id, poll), lane) in config.lanes.lanes().zip(polls).zip(lanes) {
+            let session = communicator.session.clone();
             let thread = thread::Builder::new().name(format!("switchml lane {id}"));
-            let spin = self.spin;
-            match thread.spawn(move || lane::run(&session, id, poll, worker, spin)) {
+            let cpus = self.cpus.clone();
+            let (tell, placed) = mpsc::sync_channel(1);
+            let run = move || {
+                let place = cpus.map_or(Ok(()), |cpus| cpus.place(id.index()));
+                let runs = place.is_ok();
+                // The channel has room for it, so that it fails only where nobody wants to know.
+                let _ = tell.send(place);
+                if runs {
+                    lane::run(&session, id, &lane, poll);
+                }
+            };
+            match thread.spawn(run) {
                 Ok(thread) => communicator.threads.push(thread),
-                Err(error) => return Err(communicator.give_up(error)),
+                Err(error) => return Err(communicator.give_up(failed(error))),
+            }
+            if let Ok(Err(error)) = placed.recv() {
+                return Err(communicator.give_up(Error::CannotPlace(Arc::new(error))));
             }
         }
         Ok(communicator)

@@ -11,6 +11,8 @@ use switchml_proto::wire::{AbortReason, RejectReason};
 use switchml_proto::worker::{CollectiveId, InvalidCollective};
 use switchml_proto::{ChunkSize, InvalidId, LaneId, Rank, Seq, WorkerSet, WorldSize};
 
+use crate::cpus::CannotPlace;
+
 /// Why a call failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -45,6 +47,8 @@ pub enum Error {
         /// The system's reason.
         source: Arc<io::Error>,
     },
+    /// The thread of a lane cannot be placed on the processor that it was to have.
+    CannotPlace(Arc<CannotPlace>),
     /// Nobody answered at the aggregator's address within the connect timeout.
     AggregatorSilent {
         /// The address of the lane that got no answer.
@@ -249,6 +253,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot use {address} as the aggregator's address: {source}; give host:port")
             }
             Self::Io { doing, source } => write!(f, "{doing}: {source}"),
+            Self::CannotPlace(error) => error.fmt(f),
             Self::AggregatorSilent { address, after } => write!(
                 f,
                 "no answer from the aggregator at {address} within {after:?}: is the switch running there, \

@@ -1,82 +1,43 @@
-//! The thread of one lane: its socket, its worker, and the collectives that are open in it.
+//! One lane: its socket, its worker, and the collectives that are open in it.
+//!
+//! One thread at a time serves a lane. Most of the time that is the lane's own (`thread`). A blocking call serves lane 0
+//! itself, on the thread of the caller (`drive`): that saves waking two threads, which takes longer than the network.
 
-use core::ops::Range;
+mod drive;
+mod outgoing;
+mod owned;
+mod thread;
+
+use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use mio::{Events, Poll};
 use switchml_proto::wire::{AbortReason, Class};
-use switchml_proto::worker::{
-    self, ChunkSource, CollectiveId, Event, Failure, Fidelity, Received, Slot, StartError, Worker,
-};
+use switchml_proto::worker::{self, CollectiveId, Event, Failure, Received, StartError};
 use switchml_proto::{ChunkSize, Instant, LaneId};
 
+use self::outgoing::{OutgoingRun, Tensors, share};
+use self::owned::OwnedWorker;
 use super::error::{Phase, SessionFailure};
 use super::lock;
 use super::session::{End, Session};
 use super::share::{Share, Task};
 use crate::spin::Spin;
-use crate::transport::{BATCH, Received as Looked, RecvBatch};
+use crate::transport::{Received as Looked, RecvBatch};
+
+pub(super) use self::drive::{Driven, drive};
+pub(super) use self::thread::{WAKER, run};
 
 /// How often a lane looks for datagrams, if there always are some, before it looks at its timers.
 const LOOKS: u32 = 16;
 
-/// Serves lane `lane` of `session` until the session is over and the application has asked to leave.
-///
-/// `poll` has the lane's socket and waker. If the thread panics, the session fails.
-pub(super) fn run(session: &Session, lane: LaneId, poll: Poll, config: worker::Config, spin: Duration) {
-    let close = CloseInbox { session, lane };
-    let mut slots = vec![Slot::EMPTY; config.layout.window().get().into()];
-    let worker = Worker::new(config, &mut slots).expect("the layout and the seq come from a checked welcome");
-    let datagram_len = config.layout.datagram_len();
-    let mut lane = Lane {
-        _close: close,
-        session,
-        id: lane,
-        worker,
-        open: VecDeque::new(),
-        queued: VecDeque::new(),
-        leave: Leave::NotAsked,
-        not_before: None,
-        next_question: Instant::ZERO,
-        spin: Spin::new(spin),
-        batch: RecvBatch::new(datagram_len),
-        run: OutgoingRun { octets: vec![0; BATCH * datagram_len], segment: 0, len: 0 },
-    };
-    if let Err(error) = lane.serve(poll) {
-        session.fail(SessionFailure::Io(error.into()), AbortReason::Cancelled, Some(session.rank));
-        lane.fail_all();
-    }
-}
-
-/// Whoever submits a task must learn that nobody takes it any more.
-struct CloseInbox<'s> {
-    session: &'s Session,
-    lane: LaneId,
-}
-
-impl Drop for CloseInbox<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure = SessionFailure::LanePanicked { lane: self.lane };
-            self.session.fail(failure, AbortReason::Cancelled, Some(self.session.rank));
-        }
-        let tasks = {
-            let mut inbox = lock(&self.session.lane(self.lane).inbox);
-            inbox.closed = true;
-            core::mem::take(&mut inbox.tasks)
-        };
-        drop(tasks);
-    }
-}
-
-struct Lane<'a> {
-    /// Dropped first: who gets its tensor back because this thread panicked must find that the session has failed.
-    _close: CloseInbox<'a>,
-    session: &'a Session,
+/// What is served.
+pub(super) struct Lane {
+    session: Arc<Session>,
     id: LaneId,
-    worker: Worker<'a>,
+    worker: OwnedWorker,
     /// What the worker has started and not ended: one or two collectives (T-3a).
     open: VecDeque<Open>,
     /// What it cannot start yet.
@@ -86,6 +47,10 @@ struct Lane<'a> {
     not_before: Option<Instant>,
     /// When to see whether to ask the aggregator who is missing.
     next_question: Instant,
+    /// Looks for datagrams since it looked at its timers.
+    looks: u32,
+    /// Whether a caller has served it since its thread last asked.
+    driven: bool,
     spin: Spin,
     batch: RecvBatch,
     run: OutgoingRun,
@@ -105,38 +70,93 @@ enum Leave {
     Ready,
 }
 
-impl Lane<'_> {
+/// What whoever serves a lane does next.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Next {
+    /// There may be something at once.
+    LookAgain,
+    Sleep,
+}
+
+/// The right to serve a lane. If whoever has it panics, the session fails.
+struct Serving<'l>(MutexGuard<'l, Lane>);
+
+impl<'l> Serving<'l> {
+    /// None while somebody else has it.
+    fn try_begin(lane: &'l Mutex<Lane>) -> Option<Self> {
+        match lane.try_lock() {
+            Ok(lane) => Some(Self(lane)),
+            // The session has failed; that is still to be told to those who wait.
+            Err(TryLockError::Poisoned(lane)) => Some(Self(lane.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lane = &mut *self.0;
+            let failure = SessionFailure::LanePanicked { lane: lane.id };
+            lane.session.fail(failure, AbortReason::Cancelled, Some(lane.session.rank));
+            // Who gets its tensor back because of the panic must find that the session has failed.
+            lane.open.clear();
+            lane.queued.clear();
+        }
+    }
+}
+
+impl Lane {
+    /// Lane `id` of `session`; `spin` is how long to look for datagrams before sleeping.
+    pub(super) fn new(session: Arc<Session>, id: LaneId, config: worker::Config, spin: Duration) -> Self {
+        let longest = config.layout.datagram_len();
+        Self {
+            session,
+            id,
+            worker: OwnedWorker::of(config),
+            open: VecDeque::new(),
+            queued: VecDeque::new(),
+            leave: Leave::NotAsked,
+            not_before: None,
+            next_question: Instant::ZERO,
+            looks: 0,
+            driven: false,
+            spin: Spin::new(spin),
+            batch: RecvBatch::new(longest),
+            run: OutgoingRun::new(longest),
+        }
+    }
+
+    /// Looks once for datagrams, deals with what has come, and then with what is due by time.
+    ///
     /// # Errors
     /// The system's, if the socket cannot be used any more.
-    fn serve(&mut self, mut poll: Poll) -> io::Result<()> {
-        let mut events = Events::with_capacity(8);
-        let mut looks = 0;
-        loop {
+    fn look(&mut self) -> io::Result<Next> {
+        let looked = self.receive()?;
+        self.looks += 1;
+        // A thread that had to wait for the processor finds deadlines passed whose answers are waiting: those first.
+        if looked == Looked::Nothing || self.looks == LOOKS {
+            self.looks = 0;
             let now = self.session.clock.now();
-            self.take_tasks();
-            self.go_on(now);
-            self.end_or_ask(now);
-            if self.leave == Leave::Ready && self.session.is_over() {
-                return Ok(());
-            }
-            // What came may have made packets due, and there may be more.
-            let looked = self.receive()?;
-            looks += 1;
-            // A thread that had to wait for the processor finds deadlines passed whose answers are waiting: those first.
-            if looked == Looked::Nothing || looks == LOOKS {
-                looks = 0;
-                let now = self.session.clock.now();
+            if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.handle_timeouts(now);
-                self.go_on(now);
-            }
-            match looked {
-                // There may be more.
-                Looked::Batch | Looked::Unreachable => self.spin.found(),
-                // A result is on its way.
-                Looked::Nothing if !self.open.is_empty() && self.spin.looks_again() => {}
-                Looked::Nothing => self.sleep(&mut poll, &mut events)?,
+                return Ok(Next::LookAgain);
             }
         }
+        Ok(match looked {
+            // What came may have made packets due, and there may be more.
+            Looked::Batch | Looked::Unreachable => {
+                self.spin.found();
+                Next::LookAgain
+            }
+            // A result is on its way.
+            Looked::Nothing if !self.open.is_empty() && self.spin.looks_again() => Next::LookAgain,
+            Looked::Nothing => Next::Sleep,
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.queued.is_empty()
     }
 
     fn take_tasks(&mut self) {
@@ -160,9 +180,9 @@ impl Lane<'_> {
             return;
         }
         self.not_before = None;
-        while self.worker.can_start() {
+        while self.worker().can_start() {
             let Some(task) = self.queued.pop_front() else { return };
-            match self.worker.start(task.collective, now) {
+            match self.worker.with_dependent_mut(|_, worker| worker.start(task.collective, now)) {
                 Ok(id) => self.open.push_back(Open { id, share: task.share }),
                 Err(StartError::SequenceSpace { retry_at }) => {
                     self.queued.push_front(task);
@@ -180,7 +200,7 @@ impl Lane<'_> {
 
     /// Sends all packets that are due, in runs of equal ones.
     fn transmit(&mut self, now: Instant) {
-        while let Some(packet) = self.worker.poll_transmit(now) {
+        while let Some(packet) = self.worker.with_dependent_mut(|_, worker| worker.poll_transmit(now)) {
             if !self.run.takes(packet.len()) {
                 self.send();
             }
@@ -194,12 +214,9 @@ impl Lane<'_> {
     }
 
     fn send(&mut self) {
-        if self.run.len == 0 {
-            return;
-        }
+        let Some((segment, octets)) = self.run.take() else { return };
         let transport = &self.session.lane(self.id).transport;
-        let sent = transport.send_run(&[], self.run.segment, &self.run.octets[..self.run.len]);
-        self.run.len = 0;
+        let sent = transport.send_run(&[], segment, octets);
         // What was dropped is repeated. What is too long would be too long again.
         if sent.too_long > 0 {
             let failure = SessionFailure::PathTooSmall {
@@ -214,31 +231,36 @@ impl Lane<'_> {
     fn receive(&mut self) -> io::Result<Looked> {
         let lane = self.session.lane(self.id);
         let looked = lane.transport.recv(&mut self.batch)?;
+        if looked == Looked::Nothing {
+            return Ok(looked);
+        }
         let now = self.session.clock.now();
-        for run in self.batch.runs() {
-            for datagram in run.datagrams() {
-                match Class::of(datagram) {
-                    Class::Control => self.session.hear(now, self.id, datagram),
-                    Class::Data => {
-                        if let Received::Chunk(chunk) = self.worker.handle_datagram(now, datagram) {
-                            share(&mut self.open, chunk.collective).decode(&chunk);
+        self.worker.with_dependent_mut(|_, worker| {
+            for run in self.batch.runs() {
+                for datagram in run.datagrams() {
+                    match Class::of(datagram) {
+                        Class::Control => self.session.hear(now, self.id, datagram),
+                        Class::Data => {
+                            if let Received::Chunk(chunk) = worker.handle_datagram(now, datagram) {
+                                share(&mut self.open, chunk.collective).decode(&chunk);
+                            }
                         }
                     }
                 }
             }
-        }
+        });
         Ok(looked)
     }
 
     /// Ends what the worker says has ended.
     fn finish(&mut self) {
-        while let Some(event) = self.worker.poll_event() {
+        while let Some(event) = self.worker.with_dependent_mut(|_, worker| worker.poll_event()) {
             match event {
                 Event::Finished(id) => {
                     if let Some(open) = self.open.iter().position(|open| open.id == id)
                         && let Some(open) = self.open.remove(open)
                     {
-                        *lock(&self.session.lane(self.id).stats) = *self.worker.stats();
+                        *lock(&self.session.lane(self.id).stats) = *self.worker().stats();
                         open.share.end(Ok(()));
                     }
                 }
@@ -264,7 +286,7 @@ impl Lane<'_> {
     }
 
     fn handle_timeouts(&mut self, now: Instant) {
-        self.worker.handle_timeout(now);
+        self.worker.with_dependent_mut(|_, worker| worker.handle_timeout(now));
         if self.looks_after_session() && now >= self.session.deadline() {
             self.session.look_after(now);
         }
@@ -282,8 +304,7 @@ impl Lane<'_> {
         } else {
             self.ask(now);
         }
-        let idle = self.open.is_empty() && self.queued.is_empty();
-        if self.leave == Leave::Asked && idle {
+        if self.leave == Leave::Asked && self.is_idle() {
             self.leave = Leave::Ready;
             self.session.lane_is_done();
         }
@@ -296,10 +317,10 @@ impl Lane<'_> {
             // A rank leaves when nothing is left to do, so that nobody sees this one.
             Some(End::Left) | None => SessionFailure::RankLeft { rank: self.session.rank },
         };
-        if self.worker.failure().is_none() {
-            self.worker.fail(Failure::Left);
+        if self.worker().failure().is_none() {
+            self.worker.with_dependent_mut(|_, worker| worker.fail(Failure::Left));
         }
-        *lock(&self.session.lane(self.id).stats) = *self.worker.stats();
+        *lock(&self.session.lane(self.id).stats) = *self.worker().stats();
         let open = self.open.drain(..).map(|open| open.share);
         for share in open.chain(self.queued.drain(..).map(|task| task.share)) {
             share.end(Err(failure.clone()));
@@ -308,89 +329,45 @@ impl Lane<'_> {
 
     /// Asks who is missing, if a result takes long.
     fn ask(&mut self, now: Instant) {
-        if self.open.is_empty() || now < self.next_question {
-            return;
-        }
-        // So short that an answer is there when the callback is to be told.
-        let period = self.session.patience / 2;
-        self.next_question = now + period;
-        let Some(waiting) = self.worker.waiting() else { return };
-        let first = waiting.since + period;
-        if now < first {
-            self.next_question = first;
-        } else {
+        if let Some(waiting) = self.question(now) {
             self.session.ask(now, self.id, &waiting);
         }
     }
 
-    /// Sleeps until a datagram comes, a task, or the next deadline.
-    fn sleep(&mut self, poll: &mut Poll, events: &mut Events) -> io::Result<()> {
-        let question = (!self.open.is_empty()).then_some(self.next_question);
-        let session = self.looks_after_session().then(|| self.session.deadline());
-        let deadlines = [self.worker.poll_timeout(), self.not_before, question, session];
-        let deadline = deadlines.into_iter().flatten().min();
-        let timeout = deadline.map(|deadline| self.session.clock.until(deadline));
-        match poll.poll(events, timeout) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-            _ => Ok(()),
+    /// What has been waited for so long that it is time to ask who is missing.
+    fn question(&mut self, now: Instant) -> Option<worker::Waiting> {
+        if self.open.is_empty() || now < self.next_question {
+            return None;
         }
+        // So short that an answer is there when the callback is to be told.
+        let period = self.session.patience / 2;
+        self.next_question = now + period;
+        let waiting = self.worker().waiting()?;
+        let first = waiting.since + period;
+        if now < first {
+            self.next_question = first;
+            return None;
+        }
+        Some(waiting)
+    }
+
+    /// When something is due that no datagram and no task brings.
+    fn deadline(&self) -> Option<Instant> {
+        let session = self.looks_after_session().then(|| self.session.deadline());
+        [self.worker().poll_timeout(), self.not_before, session].into_iter().flatten().min()
+    }
+
+    fn worker(&self) -> &worker::Worker<'_> {
+        self.worker.borrow_dependent()
     }
 }
 
-/// The share of an open collective.
-fn share(open: &mut VecDeque<Open>, id: CollectiveId) -> &mut dyn Share {
-    let open = open.iter_mut().find(|open| open.id == id);
-    &mut *open.expect("a worker speaks of collectives that it has started and not ended").share
-}
-
-/// Where packets get their elements from.
-struct Tensors<'o>(&'o mut VecDeque<Open>);
-
-impl ChunkSource for Tensors<'_> {
-    fn exponent(&mut self, collective: CollectiveId, range: Range<u64>) -> i8 {
-        share(self.0, collective).exponent(range)
-    }
-
-    fn encode(
-        &mut self,
-        collective: CollectiveId,
-        range: Range<u64>,
-        exponent: i8,
-        wire: &mut [u8],
-    ) -> Fidelity {
-        share(self.0, collective).encode(range, exponent, wire)
-    }
-
-    fn encode_and_scan(
-        &mut self,
-        collective: CollectiveId,
-        range: Range<u64>,
-        exponent: i8,
-        wire: &mut [u8],
-        ahead: Range<u64>,
-    ) -> i8 {
-        share(self.0, collective).encode_and_scan(range, exponent, wire, ahead)
-    }
-}
-
-/// Equal datagrams on their way out, one behind the other.
-struct OutgoingRun {
-    octets: Vec<u8>,
-    segment: usize,
-    len: usize,
-}
-
-impl OutgoingRun {
-    /// Whether a datagram of `len` octets can go with those that are here.
-    fn takes(&self, len: usize) -> bool {
-        self.len == 0 || (len == self.segment && self.len < BATCH * len)
-    }
-
-    /// Room for the next datagram, of `len` octets.
-    fn next(&mut self, len: usize) -> &mut [u8] {
-        self.segment = len;
-        let start = self.len;
-        self.len += len;
-        &mut self.octets[start..self.len]
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("id", &self.id)
+            .field("open", &self.open.len())
+            .field("queued", &self.queued.len())
+            .finish_non_exhaustive()
     }
 }

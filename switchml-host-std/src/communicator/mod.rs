@@ -14,7 +14,6 @@ mod tensor;
 mod waiting;
 
 use core::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -26,12 +25,13 @@ use switchml_proto::worker::{Collective, Conversion, Stats};
 pub use self::builder::Builder;
 pub use self::element::Reducible;
 pub use self::error::{Error, Phase, SessionFailure, TensorState};
+use self::lane::{Driven, Lane};
 pub use self::options::ReduceOptions;
 use self::pending::Report;
 pub use self::pending::{Bucket, Failed, Pending, Reduced};
-use self::session::{End, Session};
+use self::session::{End, LaneEnd, Session};
 use self::share::{Role, Task, TypedShare};
-use self::tensor::Part;
+use self::tensor::{Part, PerLane};
 pub use self::waiting::{Waiting, WaitingFor};
 use crate::transport::SocketCalls;
 
@@ -42,7 +42,7 @@ use crate::transport::SocketCalls;
 /// fail at once, and say why.
 ///
 /// Threads of its own, one for each lane, serve the network and keep the session alive, whatever the application
-/// does. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
+/// does; while a call blocks, the caller's thread serves lane 0 itself, which is faster. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
 /// all ranks fail. A callback or a waker runs in one of those threads: dropped there, it leaves when that has returned
 /// and nothing is pending.
 ///
@@ -69,6 +69,8 @@ use crate::transport::SocketCalls;
 #[derive(Debug)]
 pub struct Communicator {
     session: Arc<Session>,
+    /// Lane 0, which blocking calls serve themselves.
+    lane: Arc<Mutex<Lane>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -162,6 +164,7 @@ impl Communicator {
         let report = self.report();
         let (owned, parts) = tensor::own(tensor, &self.ends(&collective, collective.len() as usize));
         self.submit(collective, parts, &report);
+        self.session.lanes.iter().for_each(LaneEnd::wake);
         Ok(Pending::new(owned, report))
     }
 
@@ -242,7 +245,14 @@ impl Communicator {
         self.check()?;
         let report = self.report();
         let ends = self.ends(&collective, tensor.len());
-        tensor::lend(source, tensor, &ends, |parts| self.submit(collective, parts, &report));
+        tensor::lend(source, tensor, &ends, |parts| {
+            self.submit(collective, parts, &report);
+            let (first, others) = self.session.lanes.split_first().expect("a job has at least one lane");
+            others.iter().for_each(LaneEnd::wake);
+            if lane::drive(&self.lane) == Driven::HandedOver {
+                first.wake();
+            }
+        });
         report.outcome()
     }
 
@@ -251,12 +261,13 @@ impl Communicator {
     }
 
     /// Where each lane's part of a tensor ends.
-    fn ends(&self, collective: &Collective, len: usize) -> Vec<usize> {
+    fn ends(&self, collective: &Collective, len: usize) -> PerLane<usize> {
         share::ends(collective, len, self.session.params.layout.chunk(), self.session.lane_count)
     }
 
-    /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them.
-    fn submit<T: Reducible>(&self, collective: Collective, parts: Vec<Part<T>>, report: &Arc<Report>) {
+    /// Hands a collective to all lanes: `&mut self` above keeps the order the same in all of them. They do not know of it
+    /// before they are woken or driven.
+    fn submit<T: Reducible>(&self, collective: Collective, parts: PerLane<Part<T>>, report: &Arc<Report>) {
         let role = Role::of(&collective, self.session.rank, self.session.world_size);
         for (lane, part) in self.session.lane_count.lanes().zip(parts) {
             let share = Box::new(TypedShare::new(lane, role, part, report.clone()));
@@ -264,9 +275,8 @@ impl Communicator {
         }
     }
 
-    /// A lane's thread could not be started: ends those that were.
-    fn give_up(self, error: io::Error) -> Error {
-        let error = Error::io("starting a lane", error);
+    /// A lane's thread could not be started as it should be: ends those that were.
+    fn give_up(self, error: Error) -> Error {
         let failure = SessionFailure::Cancelled { rank: Some(self.session.rank) };
         self.session.fail(failure, AbortReason::Cancelled, Some(self.session.rank));
         error

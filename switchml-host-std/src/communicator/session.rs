@@ -121,14 +121,12 @@ impl Session {
         &self.lanes[lane.index()]
     }
 
-    /// Puts a task into a lane's inbox. If nobody is there to take it, it is dropped, which says so.
+    /// Puts a task into a lane's inbox; somebody must take it. If the lane's thread has gone, the task is dropped, which
+    /// says so.
     pub(super) fn submit(&self, lane: LaneId, task: Task) {
-        let lane = self.lane(lane);
-        let mut inbox = lock(&lane.inbox);
+        let mut inbox = lock(&self.lane(lane).inbox);
         if !inbox.closed {
             inbox.tasks.push_back(task);
-            drop(inbox);
-            lane.wake();
         }
     }
 
@@ -286,7 +284,8 @@ impl Session {
 }
 
 impl LaneEnd {
-    fn wake(&self) {
+    /// Has the lane's thread look what there is to do.
+    pub(super) fn wake(&self) {
         // It only fails when the system's counter of wake-ups is full: then the thread is about to wake.
         let _ = self.waker.wake();
     }

@@ -11,7 +11,7 @@ use switchml_proto::{ChunkSize, LaneCount, LaneId, Rank, WorldSize};
 use super::element::{Reducible, Rules};
 use super::error::{SessionFailure, TensorState};
 use super::pending::Report;
-use super::tensor::Part;
+use super::tensor::{Part, PerLane};
 use crate::kernels;
 
 /// What is asked of a lane: its share of one collective.
@@ -36,7 +36,12 @@ pub(super) trait Share: fmt::Debug + Send {
 }
 
 /// Where the share of each lane ends, in elements of the tensor (T-1).
-pub(super) fn ends(collective: &Collective, len: usize, chunk: ChunkSize, lanes: LaneCount) -> Vec<usize> {
+pub(super) fn ends(
+    collective: &Collective,
+    len: usize,
+    chunk: ChunkSize,
+    lanes: LaneCount,
+) -> PerLane<usize> {
     let per_chunk = collective.elements_per_chunk(chunk);
     let chunks = len.div_ceil(per_chunk) as u128;
     let lanes_u128 = u128::from(lanes.get());

@@ -14,11 +14,15 @@ use core::ops::Range;
 use core::task::{Context, Poll};
 use std::sync::{Arc, Mutex};
 
+use switchml_proto::LaneCount;
 use switchml_proto::numeric::Element;
 
 use super::latch::Latch;
 use super::lock;
 use crate::kernels;
+
+/// Something for each lane, on the stack.
+pub(super) type PerLane<T> = heapless::Vec<T, { LaneCount::MAX }>;
 
 /// A lane's part of a tensor: what it reads and where it writes.
 #[derive(Debug)]
@@ -108,12 +112,13 @@ impl<T> Drop for Part<T> {
 /// parts have been dropped, wherever they were sent.
 ///
 /// # Panics
-/// If `ends` is not ascending up to the length of `output`, or `input` has another length; before anything is lent.
+/// If `ends` is not ascending up to the length of `output`, or has more places than there are lanes, or `input` has
+/// another length; before anything is lent.
 pub(super) fn lend<T: Element>(
     input: Option<&[T]>,
     output: &mut [T],
     ends: &[usize],
-    use_parts: impl FnOnce(Vec<Part<T>>),
+    use_parts: impl FnOnce(PerLane<Part<T>>),
 ) {
     let (loan, parts) = cut(input, output, ends);
     // Also if `use_parts` unwinds.
@@ -138,8 +143,8 @@ pub(super) struct Owned<T> {
 /// Gives `elements` away in parts that end at `ends`.
 ///
 /// # Panics
-/// If `ends` is not ascending up to the number of elements.
-pub(super) fn own<T: Element>(mut elements: Vec<T>, ends: &[usize]) -> (Owned<T>, Vec<Part<T>>) {
+/// If `ends` is not ascending up to the number of elements, or has more places than there are lanes.
+pub(super) fn own<T: Element>(mut elements: Vec<T>, ends: &[usize]) -> (Owned<T>, PerLane<Part<T>>) {
     // The parts point to the heap, which does not move with the vector; an empty vector has none, and no element.
     let (loan, parts) = cut(None, &mut elements, ends);
     *lock(&loan.elements) = Some(elements);
@@ -165,16 +170,20 @@ impl<T> Owned<T> {
 }
 
 /// Cuts a tensor into parts. They are valid as long as the memory is not touched otherwise.
-fn cut<T: Element>(input: Option<&[T]>, output: &mut [T], ends: &[usize]) -> (Arc<Loan<T>>, Vec<Part<T>>) {
+fn cut<T: Element>(
+    input: Option<&[T]>,
+    output: &mut [T],
+    ends: &[usize],
+) -> (Arc<Loan<T>>, PerLane<Part<T>>) {
     assert_eq!(ends.last(), Some(&output.len()), "the parts make up the whole tensor");
     assert!(input.is_none_or(|input| input.len() == output.len()), "source and destination have one length");
     let loan = Arc::new(Loan { latch: Latch::new(ends.len()), elements: Mutex::new(None) });
     let mut rest = output;
     let mut first = 0;
-    let mut pieces = Vec::with_capacity(ends.len());
+    let mut pieces = PerLane::new();
     for &end in ends {
         let (piece, after) = rest.split_at_mut(end.checked_sub(first).expect("the parts' ends ascend"));
-        pieces.push((first, end, piece));
+        pieces.push((first, end, piece)).unwrap_or_else(|_| panic!("there are more parts than lanes"));
         rest = after;
         first = end;
     }

@@ -33,6 +33,7 @@ use switchml_proto::wire::DEFAULT_PORT_BASE;
 use switchml_proto::{ChunkSize, LaneCount, WorldSize};
 
 use crate::clock::Clock;
+use crate::cpus::{CannotPlace, Cpus};
 use crate::kernels;
 use crate::spin::SPIN;
 use crate::transport::{Faults, SocketCalls, Transport};
@@ -81,6 +82,8 @@ pub struct SwitchConfig {
     /// How long at most a lane's thread goes on looking for datagrams before it sleeps, once it has found none: that
     /// spares waking it. It does so less often where it proves vain. 50 microseconds by default; zero turns it off.
     pub spin: Duration,
+    /// Which processors the lanes' threads run on; the system chooses by default.
+    pub cpus: Option<Cpus>,
     /// Faults put into every worker's traffic on purpose.
     pub faults: Option<Faults>,
 }
@@ -101,6 +104,7 @@ impl SwitchConfig {
             metrics: None,
             calls: SocketCalls::default(),
             spin: SPIN,
+            cpus: None,
             faults: None,
         }
     }
@@ -321,6 +325,8 @@ pub enum SwitchError {
         /// What the system says.
         source: io::Error,
     },
+    /// The thread of a lane cannot be placed on the processor that it was to have.
+    CannotPlace(CannotPlace),
     /// The system refuses threads, random octets, or the like.
     System(io::Error),
 }
@@ -349,6 +355,7 @@ impl fmt::Display for SwitchError {
             Self::Config(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
             Self::Socket { address, source } => write!(f, "the socket on {address} failed: {source}"),
+            Self::CannotPlace(error) => error.fmt(f),
             Self::System(source) => write!(f, "the system refuses: {source}"),
         }
     }

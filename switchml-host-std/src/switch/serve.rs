@@ -29,6 +29,9 @@ pub(super) fn serve(
     config: &SwitchConfig,
 ) -> Result<(), SwitchError> {
     let _leaver = Leaver(running);
+    if let Some(cpus) = &config.cpus {
+        cpus.place(lane.id.index()).map_err(SwitchError::CannotPlace)?;
+    }
     let mut batch = RecvBatch::new(HEADER_LEN + config.largest_chunk.octets());
     let mut outbox = Outbox::new(config.largest_chunk);
     let mut spin = Spin::new(config.spin);

@@ -21,10 +21,12 @@ mod send;
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use batch::{BATCH, MOST_RECEIVED, RecvBatch};
@@ -141,6 +143,24 @@ impl Transport {
     pub(crate) fn register(&self, poll: &mio::Poll, token: mio::Token) -> io::Result<()> {
         let fd = self.socket.as_raw_fd();
         poll.registry().register(&mut mio::unix::SourceFd(&fd), token, mio::Interest::READABLE)
+    }
+
+    /// Ends what [`register`](Self::register) began.
+    pub(crate) fn deregister(&self, poll: &mio::Poll) -> io::Result<()> {
+        let fd = self.socket.as_raw_fd();
+        poll.registry().deregister(&mut mio::unix::SourceFd(&fd))
+    }
+
+    /// Sleeps until a datagram is there to receive, or `time` has passed, to the nanosecond where the system can; or
+    /// less, if a signal comes.
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<()> {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+        // No longer than a year or so.
+        let time = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1 << 25, tv_nsec: 0 });
+        match rustix::event::poll(&mut socket, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Receives up to [`MOST_RECEIVED`] datagrams that are waiting, without waiting for any.

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use switchml_host_std::{Builder, Communicator, Error};
+use switchml_host_std::{Builder, Communicator, Cpus, Error, ReduceOp};
 use switchml_proto::wire::{Field, RejectReason};
 use switchml_proto::{ChunkSize, InvalidId, RtoConfig};
 
-use crate::world::{TestSwitch, builder};
+use crate::world::{TestSwitch, builder, eventually};
 
 /// Nobody is asked before the parameters are right, so this address is never used.
 fn unused(rank: usize, world_size: usize) -> Builder {
@@ -186,4 +186,21 @@ fn what_is_waited_for_is_told() {
     assert!(matches!(comm.connect(), Err(Error::AggregatorSilent { .. })));
     let line = format!("waiting for an answer of the aggregator at {address}, 1 s");
     assert_eq!(lines.lock().unwrap().last(), Some(&line));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_processor_that_is_not_there_is_named_at_once() {
+    let switch = TestSwitch::start();
+    let nowhere = Cpus::new([1023]).unwrap();
+    let error = switch.rank("nowhere", 0, 1).cpus(nowhere).connect().unwrap_err();
+    assert!(matches!(&error, Error::CannotPlace(error) if error.cpu == 1023), "{error}");
+    eventually(|| switch.sessions() == 0);
+
+    // The first processor that this process may use.
+    let may = rustix::thread::sched_getaffinity(None).unwrap();
+    let here = Cpus::new((0..1024).find(|&cpu| may.is_set(cpu))).unwrap();
+    let mut comm = switch.rank("here", 0, 1).lanes(2).cpus(here).connect().unwrap();
+    comm.all_reduce(&mut [1.0_f32; 200], ReduceOp::Sum).unwrap();
+    comm.leave().unwrap();
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use switchml_host_std::{Faults, Switch, SwitchError};
+use switchml_host_std::{Cpus, Faults, Switch, SwitchConfig, SwitchError};
 use switchml_proto::LaneCount;
 use switchml_proto::control::{CoordinatorEvent, SessionEnd};
 use switchml_proto::wire::{AbortReason, Message, Welcome};
@@ -178,4 +178,14 @@ fn what_cannot_work_is_refused_at_the_start() {
     let handle = switch.handle();
     assert!(matches!(switch.run(), Err(SwitchError::Config(_))));
     assert!(handle.snapshot().is_none(), "nobody waits for a switch that never ran");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_switch_that_cannot_be_placed_ends_and_says_why() {
+    let mut config = SwitchConfig::new([127, 0, 0, 1].into());
+    config.port_base = 0;
+    config.cpus = Some(Cpus::new([1023]).unwrap());
+    let error = Switch::bind(config).unwrap().run().unwrap_err();
+    assert!(matches!(&error, SwitchError::CannotPlace(error) if error.cpu == 1023), "{error}");
 }

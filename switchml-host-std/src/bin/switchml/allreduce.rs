@@ -12,7 +12,7 @@ use switchml_host_std::{Communicator, ReduceOp, ReduceOptions, Reducible, Scalin
 use switchml_proto::{Rank, WorldSize};
 
 use crate::npy::{Array, Elements, Output};
-use crate::options::{self, LaneOptions, Loudness, SocketOptions};
+use crate::options::{self, LaneOptions, Loudness, PlacementOptions, SocketOptions};
 use crate::output;
 use crate::progress::{Progress, Unit};
 
@@ -56,6 +56,8 @@ pub(crate) struct Options {
     lanes: LaneOptions,
     #[command(flatten)]
     sockets: SocketOptions,
+    #[command(flatten)]
+    placement: PlacementOptions,
     /// Print figures as JSON
     #[arg(long)]
     json: bool,
@@ -167,7 +169,7 @@ fn remove_when_interrupted(file: &Output) -> Result<()> {
 fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {
     let LaneOptions { chunk, window, lanes } = options.lanes;
     let waiting = progress.clone();
-    let communicator = Communicator::builder(&options.switch)
+    let builder = Communicator::builder(&options.switch)
         .job(&options.job)
         .run_id(options.run)
         .rank(options.rank.index())
@@ -179,7 +181,10 @@ fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {
         .spin(options.sockets.spin)
         .join_timeout(options.timeout)
         .stall_time(options.timeout)
-        .on_waiting(move |what| waiting.waiting(what))
+        .on_waiting(move |what| waiting.waiting(what));
+    let communicator = options
+        .placement
+        .place(builder)?
         .connect()
         .map_err(|error| anyhow!("job {}, rank {}: {error}", options.job, options.rank))?;
     if options.loudness.verbose {

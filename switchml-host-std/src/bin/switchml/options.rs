@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clap::Args;
-use switchml_host_std::{Faults, ScalingFactor, SocketCalls};
+use switchml_host_std::{Builder, CannotPlace, Cpus, Faults, ScalingFactor, SocketCalls};
 use switchml_proto::{ChunkSize, InvalidId, LaneCount, Rank, Window, WorldSize};
 
 /// How a job's packets are cut and spread; the same for all members of a job.
@@ -29,6 +29,23 @@ pub(crate) struct SocketOptions {
     /// Microseconds at most that a thread goes on looking for packets before it sleeps; 0: it never does
     #[arg(long, value_name = "US", default_value = "50", value_parser = microseconds)]
     pub(crate) spin: Duration,
+}
+
+/// Where threads run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlacementOptions {
+    /// Processors for the lanes' threads, as 0,2 or 4-7: lane l gets the l-th of them. Linux only
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<Cpus>,
+}
+
+impl PlacementOptions {
+    /// Places this thread, from which blocking calls serve lane 0, and the threads of the lanes.
+    pub(crate) fn place(&self, builder: Builder) -> Result<Builder, CannotPlace> {
+        let Some(cpus) = &self.cpus else { return Ok(builder) };
+        cpus.place(0)?;
+        Ok(builder.cpus(cpus.clone()))
+    }
 }
 
 /// How much is said.

@@ -15,7 +15,7 @@ use switchml_proto::control::{CoordinatorEvent, SessionEnd};
 use switchml_proto::wire::DEFAULT_PORT_BASE;
 use switchml_proto::{ChunkSize, LaneCount, Window};
 
-use crate::options::{self, FaultOptions, Loudness, SocketOptions};
+use crate::options::{self, FaultOptions, Loudness, PlacementOptions, SocketOptions};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -43,6 +43,8 @@ pub(crate) struct Options {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     sockets: SocketOptions,
+    #[command(flatten)]
+    placement: PlacementOptions,
     #[command(flatten)]
     faults: FaultOptions,
     /// Print the counters of each second as JSON, a line each
@@ -93,6 +95,7 @@ fn config(options: &Options) -> Result<SwitchConfig> {
     config.metrics = options.metrics;
     config.calls = options.sockets.socket_calls;
     config.spin = options.sockets.spin;
+    config.cpus.clone_from(&options.placement.cpus);
     config.faults = options.faults.faults()?;
     Ok(config)
 }

@@ -5,7 +5,7 @@ use std::thread;
 use super::*;
 
 /// Doubles what each part reads, on a thread of its own.
-fn double_elsewhere(parts: Vec<Part<i32>>) {
+fn double_elsewhere(parts: PerLane<Part<i32>>) {
     for mut part in parts {
         thread::spawn(move || {
             let range = part.first as u64..(part.first + part.len) as u64;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use switchml_host_std::{Communicator, ReduceOp};
 use switchml_proto::{Rank, WorldSize};
 
-use crate::options::{self, LaneOptions};
+use crate::options::{self, LaneOptions, PlacementOptions};
 use crate::output;
 
 /// Elements after which a tensor repeats. A prime, so that data displaced by a whole chunk does not look right.
@@ -45,6 +45,8 @@ pub(crate) struct Options {
     timeout: Duration,
     #[command(flatten)]
     lanes: LaneOptions,
+    #[command(flatten)]
+    placement: PlacementOptions,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +67,7 @@ struct Report {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let LaneOptions { chunk, window, lanes } = options.lanes;
-    let mut communicator = Communicator::builder(&options.switch)
+    let builder = Communicator::builder(&options.switch)
         .job(&options.job)
         .rank(options.rank.index())
         .world_size(options.world.get().into())
@@ -73,7 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .window(window.get().into())
         .lanes(lanes.get().into())
         .join_timeout(options.timeout)
-        .stall_time(options.timeout)
+        .stall_time(options.timeout);
+    let mut communicator = options
+        .placement
+        .place(builder)?
         .connect()
         .with_context(|| format!("job {}, rank {}", options.job, options.rank))?;
     let mut tensors = vec![vec![0.0; options.octets / size_of::<f32>()]; options.batch as usize];
