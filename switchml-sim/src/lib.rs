@@ -1,0 +1,1 @@
+//! Simulates SwitchML: see the modules.
