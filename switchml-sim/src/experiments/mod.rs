@@ -1,0 +1,3 @@
+//! The program's subcommands, a file each.
+
+pub(crate) mod soak;
