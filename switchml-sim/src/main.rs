@@ -5,8 +5,9 @@ mod experiments;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use experiments::{incast, loss, rate, soak, straggler, window};
 
-/// Runs the protocol's own machines through an emulated network, in virtual time.
+/// Runs the protocol's own machines through an emulated network, in virtual time. Experiments write a table and a plot
 #[derive(Parser)]
 #[command(version)]
 struct Options {
@@ -16,11 +17,21 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    Soak(experiments::soak::Options),
+    Rate(rate::Options),
+    Window(window::Options),
+    Loss(loss::Options),
+    Straggler(straggler::Options),
+    Incast(incast::Options),
+    Soak(soak::Options),
 }
 
 fn main() -> Result<()> {
     match Options::parse().command {
-        Command::Soak(options) => experiments::soak::run(&options),
+        Command::Rate(options) => rate::run(&options),
+        Command::Window(options) => window::run(&options),
+        Command::Loss(options) => loss::run(&options),
+        Command::Straggler(options) => straggler::run(&options),
+        Command::Incast(options) => incast::run(&options),
+        Command::Soak(options) => soak::run(&options),
     }
 }
