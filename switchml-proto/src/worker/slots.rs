@@ -1,5 +1,6 @@
 //! The lane's slots, and the queues that they stand in.
 
+use super::transmit::Cause;
 use crate::ids::Seq;
 use crate::numeric::NO_EXPONENT;
 use crate::time::Instant;
@@ -54,13 +55,23 @@ pub(super) enum Queue {
     TimedOut,
     /// To be sent again, because later ones were answered.
     Overtaken,
-    /// Under way, sent once since it was new or last timed out; in order of sending.
-    SentOnce,
-    /// Under way, sent again as overtaken; in order of sending. Only its deadline will send it once more (T-9).
-    SentAgain,
+    /// In flight, in order of sending.
+    InFlight,
 }
 
-const QUEUES: usize = 5;
+impl Queue {
+    /// Why a packet that stands here is to be sent, if it is.
+    pub(super) const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Ready => Some(Cause::First),
+            Self::TimedOut => Some(Cause::Timeout),
+            Self::Overtaken => Some(Cause::Overtaken),
+            Self::InFlight => None,
+        }
+    }
+}
+
+const QUEUES: usize = 4;
 
 /// No slot; a window has at most 2^14.
 const END: u16 = u16::MAX;
@@ -72,10 +83,12 @@ pub(super) struct Slots<'s> {
     ends: [Ends; QUEUES],
 }
 
+/// The ends of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     first: u16,
     last: u16,
+    len: u16,
 }
 
 impl<'s> Slots<'s> {
@@ -84,7 +97,7 @@ impl<'s> Slots<'s> {
         for (slot, index) in slots.iter_mut().zip(0..) {
             *slot = Slot { seq: first.plus(index), ..Slot::EMPTY };
         }
-        Self { slots, ends: [Ends { first: END, last: END }; QUEUES] }
+        Self { slots, ends: [Ends { first: END, last: END, len: 0 }; QUEUES] }
     }
 
     /// The slot at `index`, which is below the window.
@@ -105,6 +118,11 @@ impl<'s> Slots<'s> {
         Some(self.ends[queue as usize].first).filter(|&first| first != END).map(usize::from)
     }
 
+    /// How many packets are in flight: sent, neither answered nor taken for lost.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.ends[Queue::InFlight as usize].len.into()
+    }
+
     /// Slots whose packet was sent, and has no result.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| !matches!(slot.queue, None | Some(Queue::Ready)))
@@ -114,6 +132,7 @@ impl<'s> Slots<'s> {
     pub(super) fn enqueue(&mut self, index: usize, queue: Queue) {
         self.release(index);
         let ends = &mut self.ends[queue as usize];
+        ends.len += 1;
         let last = core::mem::replace(&mut ends.last, index as u16);
         if last == END {
             ends.first = index as u16;
@@ -129,6 +148,7 @@ impl<'s> Slots<'s> {
         let slot = &mut self.slots[index];
         let Some(queue) = slot.queue.take() else { return };
         let (earlier, later) = (slot.earlier, slot.later);
+        self.ends[queue as usize].len -= 1;
         match self.slots.get_mut(usize::from(earlier)) {
             Some(slot) => slot.later = later,
             None => self.ends[queue as usize].first = later,
