@@ -39,6 +39,9 @@ pub(crate) struct Common {
     /// How long a datagram travels between a worker and the aggregator, in microseconds
     #[arg(long, value_name = "US", default_value_t = 10)]
     delay: u64,
+    /// How much longer it may travel, at random, in nanoseconds
+    #[arg(long, value_name = "NS", default_value_t = 1000)]
+    jitter: u64,
 }
 
 impl Common {
@@ -52,7 +55,11 @@ impl Common {
 
     /// A link of `gbit` Gbit/s.
     fn link(&self, gbit: u64) -> Profile {
-        Profile { delay: Duration::from_micros(self.delay), ..Profile::of_rate(gbit * 1_000_000_000) }
+        Profile {
+            delay: Duration::from_micros(self.delay),
+            jitter: Duration::from_nanos(self.jitter),
+            ..Profile::of_rate(gbit * 1_000_000_000)
+        }
     }
 
     fn network(&self, gbit: u64) -> Network {
@@ -61,10 +68,11 @@ impl Common {
 
     /// What stands in every table and plot.
     fn note(&self) -> String {
-        let Self { worker_packet, worker_octet, aggregator_packet, aggregator_octet, delay, .. } = self;
+        let Self { worker_packet, worker_octet, aggregator_packet, aggregator_octet, delay, jitter, .. } =
+            self;
         format!(
             "Simulated. A datagram costs a worker's lane {worker_packet} ns + {worker_octet} ns per octet, the \
-             aggregator's {aggregator_packet} ns + {aggregator_octet} ns per octet, and travels {delay} µs."
+             aggregator's {aggregator_packet} ns + {aggregator_octet} ns per octet, and travels {delay} µs and up to {jitter} ns more."
         )
     }
 }

@@ -145,8 +145,6 @@ fn one(options: &Options, stop_milliseconds: u64, seed: u64) -> Result<Row> {
     let Options { common, workers, chunk, window, gbit, megabytes, .. } = options;
     let mut scenario = Scenario::new(seed, *workers, 1, *window, *chunk)?;
     scenario.network = common.network(*gbit);
-    // So that seeds differ.
-    scenario.network.up.jitter = Duration::from_micros(2);
     (scenario.worker, scenario.aggregator) = (common.worker(), common.aggregator());
     // When a third of the tensor is on the wire.
     let start = Instant::from_micros(megabytes * 8000 / gbit / 3);
