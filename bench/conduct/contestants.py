@@ -46,6 +46,7 @@ class SwitchML:
 
     packages = ()
     sockets = True
+    injects_loss = True
     program = TARGET / "release" / "switchml"
 
     @property
@@ -63,7 +64,7 @@ class SwitchML:
     def run(self, place, work, processes):
         listen = f"--listen {place.address(SWITCH)} --port-base 0 --lanes {self.lanes} --max-chunk {self.chunk}"
         slots = max(4096, self.window)
-        command = [self.program, "switch", *listen.split(), "--slots", str(slots)]
+        command = [self.program, "switch", *listen.split(), "--slots", str(slots), "--loss", str(place.injected_loss)]
         switch = processes.start("switch", place.command(SWITCH, command))
         address = processes.says(switch, "listening on ").split(",")[0]
         cut = f"--chunk {self.chunk} --window {self.window} --lanes {self.lanes}"
@@ -82,6 +83,7 @@ class GlooRing:
     name = "Gloo ring"
     packages = ("libgloo-dev", "g++")
     sockets = True
+    injects_loss = False
     program = BUILT / "gloo_ring"
 
     def missing(self, _place):
@@ -106,6 +108,7 @@ class TorchGloo:
     name = "PyTorch Gloo"
     packages = ("python3-torch",)
     sockets = True
+    injects_loss = False
 
     def missing(self, _place):
         if any(Path("/usr/lib/python3/dist-packages/torch").glob("__init__.py")):
@@ -132,6 +135,7 @@ class OpenMPI:
     ring: bool
 
     packages = ("openmpi-bin", "libopenmpi-dev", "g++")
+    injects_loss = False
     program = BUILT / "mpi_allreduce"
 
     @property

@@ -51,7 +51,7 @@ class Series:
 
 def alternate(contestants, places, work, turns):
     """The figures of all contestants at all places: A B C, A B C, ..."""
-    series = [Series(contestant, place) for place in places for contestant in contestants]
+    series = [Series(one, place) for place in places for one in contestants if place.suits(one)]
     for _, one in itertools.product(range(turns), series):
         one.turn(work)
     return [figure(one, work) for one in series]
@@ -102,6 +102,19 @@ def compare(figures):
     }
 
 
+def compare_with_no_loss(figures):
+    """Tells each figure with loss how many times longer it took than that of the same contestant without."""
+    done = [figure for figure in figures if "seconds" in figure]
+    lossless = {figure["contestant"]: figure["seconds"] for figure in done if not figure["loss"]}
+    for found in done:
+        base = lossless.get(found["contestant"])
+        if found["loss"] and base:
+            turns = zip(found["seconds"]["turns"], base["turns"])
+            ratios = [own / without for own, without in turns if own and without]
+            ratio = found["seconds"]["median"] / base["median"]
+            found["time_by_time_without_loss"] = {"of_medians": ratio, "turns": spread(ratios or [ratio])}
+
+
 def search(variants, place, work):
     """The fastest of several cuts of ours, and what all of them took."""
     figures = alternate(variants, [place], work, turns=1)
@@ -131,9 +144,9 @@ def measure_one(report, work, places, variants, peers, turns):
         report["searches"].append({"n": work.world, "octets": work.octets, "best": ours.name, "figures": figures})
     contestants = [ours, *(peer for peer in peers if peer.missing(places[0]) is None)]
     figures = alternate(contestants, places, work, turns)
-    for place in places:
-        here = [figure for figure in figures if figure["loss"] == place.loss]
-        tell(here, report)
+    compare_with_no_loss(figures)
+    for loss in sorted({place.loss for place in places}):
+        tell([figure for figure in figures if figure["loss"] == loss], report)
     report["figures"] += figures
 
 
@@ -141,7 +154,8 @@ def tell(figures, report):
     """Prints the figures of one place, and compares them."""
     first = figures[0]
     loss = f", loss {100 * first['loss']:g} %" if first["loss"] else ""
-    print(f"n = {first['n']}, {amount(first['octets'])} of float32, {first['place']}{loss}")
+    where = "; ".join(dict.fromkeys(figure["place"] for figure in figures))
+    print(f"n = {first['n']}, {amount(first['octets'])} of float32, {where}{loss}")
     for found in figures:
         print(line(found), flush=True)
     comparison = compare(figures)
@@ -161,6 +175,10 @@ def line(found):
     text += f"  {found['megabytes_per_second']:7.1f} MB/s"
     if "ideal_seconds" in found:
         text += f"  time / ideal {seconds['median'] / found['ideal_seconds']:.3f}"
+    if "time_by_time_without_loss" in found:
+        ratio = found["time_by_time_without_loss"]
+        turns = f"{ratio['turns']['min']:.2f} to {ratio['turns']['max']:.2f}"
+        text += f"  time / without loss {ratio['of_medians']:.3f} ({turns})"
     again = found.get("sent_again_after_timeout", 0) + found.get("sent_again_overtaken", 0)
     text += f"  sent again {again}, once {found['packets_sent']}" if again else ""
     dropped = found.get("dropped_by_full_queues", 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from .processes import output
 
 SWITCH = "switch"
+BRIDGE = "bridge"
 
 
 class Loopback:
@@ -19,6 +20,10 @@ class Loopback:
     interface = "lo"
     megabits = None  # nothing limits it
     loss = 0.0
+    injected_loss = 0.0
+
+    def suits(self, _contestant):
+        return True
 
     def __enter__(self):
         return self
@@ -40,7 +45,8 @@ class Star:
     """A star: a bridge in a namespace of its own, and around it a namespace for each rank and one for the switch.
 
     Each rank's link has a token bucket in both directions. The switch's link has none: a switch in the network has
-    all links of the bridge. Loss hits each packet on a rank's link with the same chance, in both directions.
+    all links of the bridge. Loss hits each packet on a rank's link with the same chance, in both directions: either the
+    bridge loses it, or the software switch as it receives and sends, which spares the segmentation offloads.
     Nothing outside these namespaces is changed. Their names carry the id of this process, so that `clean` can tell
     what is left of one that was killed.
     """
@@ -49,8 +55,11 @@ class Star:
     PREFIX = "smlbench"
     count = itertools.count()
 
-    def __init__(self, ranks, megabits=1000, mtu=1500, loss=0.0, offloads=True):
-        self.ranks, self.megabits, self.mtu, self.loss, self.offloads = ranks, megabits, mtu, loss, offloads
+    def __init__(self, ranks, megabits=1000, mtu=1500, loss=0.0, loser=None):
+        self.ranks, self.megabits, self.mtu, self.loss, self.loser = ranks, megabits, mtu, loss, loser
+        self.injected_loss = loss if loser == SWITCH else 0.0
+        # Otherwise a whole super-packet would be lost at a time.
+        self.offloads = loser != BRIDGE
         self.prefix = f"{self.PREFIX}-{os.getpid()}-{next(self.count)}"
         self.nodes = [*range(ranks), SWITCH]
 
@@ -59,6 +68,10 @@ class Star:
         burst = "burst of 1 ms, queue of 4 MB"
         text = f"namespaces around a bridge, {self.megabits} Mbit/s each way at each rank ({burst}), MTU {self.mtu}"
         return text + ("" if self.offloads else ", segmentation offloads off")
+
+    def suits(self, contestant):
+        """Whether it loses the contestant's packets in the way that is fair to it."""
+        return self.loser is None or (self.loser == SWITCH) == contestant.injects_loss
 
     def __enter__(self):
         try:
@@ -81,7 +94,7 @@ class Star:
         output("ip", "-n", hub, "link", "set", "br0", "up")
         for node in self.nodes:
             self.attach(node, hub)
-        if self.loss > 0.0:
+        if self.loser == BRIDGE and self.loss > 0.0:
             self.lose(hub)
 
     def attach(self, node, hub):
@@ -94,7 +107,6 @@ class Star:
         for device in ("lo", "eth0"):
             output("ip", "-n", own, "link", "set", device, "up")
         if not self.offloads:
-            # Otherwise a whole super-packet is lost at a time.
             off = "tso off gso off gro off tx-udp-segmentation off"
             for namespace, device in ((own, "eth0"), (hub, port)):
                 output("ip", "netns", "exec", namespace, "ethtool", "-K", device, *off.split())
@@ -134,7 +146,7 @@ class Star:
                 if qdisc["kind"] == "tbf":
                     queues += qdisc["drops"]
         chance = 0
-        if self.loss > 0.0:
+        if self.loser == BRIDGE and self.loss > 0.0:
             rules = output("ip", "netns", "exec", hub, "nft", "list", "table", "bridge", "loss")
             chance = sum(map(int, re.findall(r"packets (\d+)", rules)))
         return {"lost_by_chance": chance, "dropped_by_full_queues": queues}

@@ -188,11 +188,18 @@ impl Transport {
             None => sending.send_run(destinations, segment, octets),
             Some(faults) => {
                 for to in destinations {
-                    for octets in octets.chunks(segment.max(1)) {
-                        faults.send(to.or(self.peer), octets, |octets| {
-                            sending.send(&[Outgoing::one(to, octets)])
+                    // What is left goes on in runs as long as possible, as it would have without faults.
+                    let (mut left, mut segment_left) = (Vec::with_capacity(octets.len()), segment);
+                    for datagram in octets.chunks(segment.max(1)) {
+                        faults.send(to.or(self.peer), datagram, |datagram| {
+                            if datagram.len() != segment_left {
+                                sending.send_left(to, segment_left, &mut left);
+                                segment_left = datagram.len();
+                            }
+                            left.extend_from_slice(datagram);
                         });
                     }
+                    sending.send_left(to, segment_left, &mut left);
                 }
             }
         }

@@ -92,6 +92,14 @@ impl<'t> Sending<'t> {
         self.send(&queue[..len]);
     }
 
+    /// Sends the equal datagrams that injected faults have left, if any, and empties `left`.
+    pub(super) fn send_left(&mut self, to: Option<SocketAddr>, segment: usize, left: &mut Vec<u8>) {
+        if !left.is_empty() {
+            self.send_run(core::iter::once(to), segment, left);
+            left.clear();
+        }
+    }
+
     /// Sends as much of `queue`, at most [`BATCH`] long, as the system takes, and accounts for the rest.
     pub(super) fn send(&mut self, mut queue: &[Outgoing<'_>]) {
         // Of two refusals in a row at one place, the first may have been an old one that the system had to tell.

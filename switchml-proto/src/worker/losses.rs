@@ -40,6 +40,7 @@ impl Worker<'_> {
         while let Some(index) = self.slots.first(Queue::SentOnce)
             && self.slots.get(index).sent_at + allowance < self.answered_until
         {
+            self.congestion.lose();
             self.slots.enqueue(index, Queue::Overtaken);
         }
     }

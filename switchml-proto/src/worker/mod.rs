@@ -1,4 +1,4 @@
-//! One lane of one rank: T-1 to T-9, and the digest D-1.
+//! One lane of one rank: T-1 to T-10, and the digest D-1.
 //!
 //! A [`Worker`] knows chunks, not tensors: it says which packet to send now, which chunk goes into it, and which chunk a
 //! result is. The caller owns sockets, clock and tensors, and converts elements with [`numeric`](crate::numeric). So several
@@ -98,6 +98,7 @@
 
 mod collective;
 mod config;
+mod congestion;
 mod digest;
 mod losses;
 mod outcome;
@@ -114,6 +115,7 @@ use core::time::Duration;
 
 pub use self::collective::{Collective, CollectiveId, Conversion, InvalidCollective, Operation};
 pub use self::config::{Config, ConfigError};
+use self::congestion::Congestion;
 pub use self::outcome::{Event, Failure, StartError, Stats, Waiting};
 use self::plan::Plan;
 pub use self::received::{Chunk, Malformed, Received};
@@ -132,6 +134,7 @@ use crate::time::Instant;
 ///
 /// It owns no buffer and no clock. No call allocates or blocks, and each costs O(1), but for [`start`](Self::start) and
 /// [`waiting`](Self::waiting), which look at all W slots, and for packets that are taken for lost: those cost O(1) each.
+/// The result of the oldest packet costs O(1) for each later one that was answered before it.
 /// A `now` before an earlier one counts as that.
 #[derive(Debug)]
 pub struct Worker<'s> {
@@ -147,6 +150,9 @@ pub struct Worker<'s> {
     unsent: u32,
     /// Packets sent that have no result.
     under_way: u32,
+    /// The first packet without a result, or the next one to be started if there is none.
+    oldest: Seq,
+    congestion: Congestion,
     rto: Rto,
     /// Deadlines count from here for packets sent before: the end of the last back-off.
     resumed_at: Instant,
@@ -197,6 +203,8 @@ impl<'s> Worker<'s> {
             hash: digest::INITIAL_HASH,
             unsent: 0,
             under_way: 0,
+            oldest: config.initial_seq,
+            congestion: Congestion::new(window.into()),
             rto: Rto::new(config.rto),
             resumed_at: Instant::ZERO,
             progress_at: Instant::ZERO,
@@ -258,13 +266,7 @@ impl<'s> Worker<'s> {
         if self.failure.is_some() {
             return None;
         }
-        let (index, cause) = [
-            (Queue::Overtaken, Cause::Overtaken),
-            (Queue::TimedOut, Cause::Timeout),
-            (Queue::Ready, Cause::First),
-        ]
-        .into_iter()
-        .find_map(|(queue, cause)| Some((self.slots.first(queue)?, cause)))?;
+        let (index, cause) = self.next_to_send()?;
         let seq = self.slots.get(index).seq;
         // There is one: only packets of open collectives are queued.
         let (place, plan, packet) = self.find(seq)?;
@@ -326,11 +328,10 @@ impl<'s> Worker<'s> {
         if self.failure.is_some() {
             return None;
         }
-        let output = [Queue::Ready, Queue::TimedOut, Queue::Overtaken];
-        if output.into_iter().any(|queue| self.slots.first(queue).is_some()) {
+        if self.next_to_send().is_some() {
             return Some(self.now);
         }
-        // Everything under way has a deadline now.
+        // What waits for room waits for packets in flight, and those have a deadline.
         self.deadline().map(|deadline| deadline.min(self.progress_at + self.config.stall_time))
     }
 
@@ -383,6 +384,12 @@ impl<'s> Worker<'s> {
         self.rto.current()
     }
 
+    /// The most packets that it keeps in flight at present: at most the window (T-10).
+    #[must_use]
+    pub fn congestion_window(&self) -> u32 {
+        self.congestion.limit()
+    }
+
     /// The smoothed round trip time, from sending a packet to its result: it includes the wait for the slowest rank.
     #[must_use]
     pub fn srtt(&self) -> Option<Duration> {
@@ -394,6 +401,21 @@ impl Worker<'_> {
     /// A clock that goes back would disorder the queues.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
+    }
+
+    /// The slot whose packet is to be sent next, and why.
+    ///
+    /// The oldest packet without a result may always be sent (T-10): otherwise two ranks that had filled their limits with
+    /// different packets would wait for each other.
+    fn next_to_send(&self) -> Option<(usize, Cause)> {
+        if self.slots.in_flight() >= self.congestion.limit() {
+            let index = self.config.layout.index(self.oldest);
+            let cause = self.slots.queue(index)?.cause()?;
+            return (self.slots.get(index).seq == self.oldest).then_some((index, cause));
+        }
+        [Queue::Overtaken, Queue::TimedOut, Queue::Ready]
+            .into_iter()
+            .find_map(|queue| Some((self.slots.first(queue)?, queue.cause()?)))
     }
 
     /// A place for the next collective, if it may start (T-3a).

@@ -125,12 +125,17 @@ impl Worker<'_> {
         let sent_once = slot.sendings == Sendings::One;
         slot.seq = slot.seq.plus(window);
         let next = slot.seq;
+        let in_flight = self.slots.in_flight();
         self.slots.release(index);
+        while self.oldest != self.next_seq && self.is_answered(self.oldest) {
+            self.oldest = self.oldest.plus(1);
+        }
 
         let round_trip = sent_once.then(|| self.now.since(sent_at));
         if self.rto.accept(round_trip, self.under_way) == BackOff::Ended {
             self.resumed_at = self.now;
         }
+        self.congestion.accept(self.now, sent_at, round_trip, in_flight);
         self.progress_at = self.now;
         self.under_way -= 1;
         if let Some(open) = &mut self.open[place] {

@@ -1,5 +1,6 @@
 //! The lane's slots, and the queues that they stand in.
 
+use super::transmit::Cause;
 use crate::ids::Seq;
 use crate::numeric::NO_EXPONENT;
 use crate::time::Instant;
@@ -60,6 +61,18 @@ pub(super) enum Queue {
     SentAgain,
 }
 
+impl Queue {
+    /// Why a packet that stands here is to be sent, if it is.
+    pub(super) const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Ready => Some(Cause::First),
+            Self::TimedOut => Some(Cause::Timeout),
+            Self::Overtaken => Some(Cause::Overtaken),
+            Self::SentOnce | Self::SentAgain => None,
+        }
+    }
+}
+
 const QUEUES: usize = 5;
 
 /// No slot; a window has at most 2^14.
@@ -72,10 +85,12 @@ pub(super) struct Slots<'s> {
     ends: [Ends; QUEUES],
 }
 
+/// The ends of a queue.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     first: u16,
     last: u16,
+    len: u16,
 }
 
 impl<'s> Slots<'s> {
@@ -84,7 +99,7 @@ impl<'s> Slots<'s> {
         for (slot, index) in slots.iter_mut().zip(0..) {
             *slot = Slot { seq: first.plus(index), ..Slot::EMPTY };
         }
-        Self { slots, ends: [Ends { first: END, last: END }; QUEUES] }
+        Self { slots, ends: [Ends { first: END, last: END, len: 0 }; QUEUES] }
     }
 
     /// The same queues over other memory, whose contents are taken for the slots.
@@ -119,6 +134,14 @@ impl<'s> Slots<'s> {
         Some(self.ends[queue as usize].first).filter(|&first| first != END).map(usize::from)
     }
 
+    /// How many packets are in flight: sent, neither answered nor taken for lost.
+    pub(super) fn in_flight(&self) -> u32 {
+        [Queue::SentOnce, Queue::SentAgain]
+            .into_iter()
+            .map(|queue| u32::from(self.ends[queue as usize].len))
+            .sum()
+    }
+
     /// Slots whose packet was sent, and has no result.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| !matches!(slot.queue, None | Some(Queue::Ready)))
@@ -128,6 +151,7 @@ impl<'s> Slots<'s> {
     pub(super) fn enqueue(&mut self, index: usize, queue: Queue) {
         self.release(index);
         let ends = &mut self.ends[queue as usize];
+        ends.len += 1;
         let last = core::mem::replace(&mut ends.last, index as u16);
         if last == END {
             ends.first = index as u16;
@@ -143,6 +167,7 @@ impl<'s> Slots<'s> {
         let slot = &mut self.slots[index];
         let Some(queue) = slot.queue.take() else { return };
         let (earlier, later) = (slot.earlier, slot.later);
+        self.ends[queue as usize].len -= 1;
         match self.slots.get_mut(usize::from(earlier)) {
             Some(slot) => slot.later = later,
             None => self.ends[queue as usize].first = later,
