@@ -31,9 +31,15 @@ impl Worker<'_> {
         Snapshot(self.over(&mut []))
     }
 
+    /// Sets the congestion window to `packets`, at least 1 and at most W, as losses or their absence would (T-10): for a
+    /// tool that does not wait until they do. It goes on from there.
+    pub fn set_congestion_window(&mut self, packets: u32) {
+        self.congestion.set_limit(packets);
+    }
+
     /// Feeds all that decides what this worker says and takes from now on, apart from its configuration and from time:
-    /// two workers of one configuration that feed the same differ in clocks, timeouts, round trip times and counters only,
-    /// and a queue's order counts where packets are to be sent.
+    /// two workers of one configuration that feed the same differ only in clocks, timeouts, round trip times and counters,
+    /// and in what the congestion window will become. A queue's order counts where packets are to be sent.
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         // Each field is named, so that a new one is not forgotten.
         let Self {
@@ -45,6 +51,8 @@ impl Worker<'_> {
             hash,
             unsent,
             under_way,
+            oldest,
+            congestion,
             rto: _,
             resumed_at: _,
             progress_at: _,
@@ -67,7 +75,8 @@ impl Worker<'_> {
         for place in open {
             place.as_ref().map(|open| (open.plan.id, open.plan.first(), open.unanswered)).hash(hasher);
         }
-        (next_id, next_seq, hash, unsent, under_way).hash(hasher);
+        (next_id, next_seq, hash, unsent, under_way, oldest).hash(hasher);
+        congestion.limit().hash(hasher);
         failure.is_some().hash(hasher);
     }
 
@@ -82,6 +91,8 @@ impl Worker<'_> {
             hash: self.hash,
             unsent: self.unsent,
             under_way: self.under_way,
+            oldest: self.oldest,
+            congestion: self.congestion.clone(),
             rto: self.rto.clone(),
             resumed_at: self.resumed_at,
             progress_at: self.progress_at,

@@ -27,7 +27,8 @@ use clap::{Parser, Subcommand};
 
 use crate::aggregate::Ours;
 use crate::published::Published;
-use crate::scenario::{Scenario, Sending, Start, Tensor};
+use crate::run::Until;
+use crate::scenario::{Flight, Scenario, Sending, Start, Tensor};
 
 /// Explores every schedule of the SwitchML machines, within bounds.
 #[derive(Parser)]
@@ -60,6 +61,9 @@ struct One {
     /// When workers hand their packets to the network.
     #[arg(long, value_enum, default_value = "prompt")]
     sending: Sending,
+    /// How many packets workers may have in flight.
+    #[arg(long, value_enum, default_value = "window")]
+    flight: Flight,
     /// The collectives: i (integers) or b (block floating point), and the number of chunks, as in i3,b0.
     #[arg(long, value_delimiter = ',', required = true)]
     tensors: Vec<Tensor>,
@@ -73,8 +77,8 @@ fn main() -> Result<()> {
         Command::Quick => sound(sets::quick()),
         Command::Full => sound(sets::full()),
         Command::Published => published(),
-        Command::One(One { workers, window, start, sending, tensors, dissent }) => {
-            sound(vec![Scenario { workers, window, start, sending, tensors, dissent }])
+        Command::One(One { workers, window, start, sending, flight, tensors, dissent }) => {
+            sound(vec![Scenario { workers, window, start, sending, flight, tensors, dissent }])
         }
     }
 }
@@ -82,7 +86,7 @@ fn main() -> Result<()> {
 /// Explores our machines, which must be found sound.
 fn sound(set: Vec<Scenario>) -> Result<()> {
     set.iter().try_for_each(Scenario::check)?;
-    match run::explore_all::<Ours>(set) {
+    match run::explore_all::<Ours>(set, Until::AnyFault) {
         None => Ok(()),
         Some((scenario, violation)) => bail!("{}", run::describe(&scenario, &violation)),
     }
@@ -91,7 +95,7 @@ fn sound(set: Vec<Scenario>) -> Result<()> {
 /// Explores the published algorithm, which must be found wrong.
 #[allow(clippy::print_stdout, reason = "the schedule is what the command is for")]
 fn published() -> Result<()> {
-    match run::explore_all::<Published>(sets::published()) {
+    match run::explore_all::<Published>(sets::published(), Until::WrongSum) {
         None => bail!("nothing is found wrong with the published algorithm"),
         Some((scenario, violation)) => {
             println!("{}", run::describe(&scenario, &violation));

@@ -49,6 +49,8 @@ pub(crate) enum Input {
     Send,
     /// All its timers run out.
     Timeout,
+    /// It may have so many packets in flight from now on.
+    Flight(u32),
     /// This result arrives.
     Arrival(usize),
 }
@@ -60,7 +62,9 @@ impl Input {
             Self::Start => 0,
             Self::Send => 1,
             Self::Timeout => 2,
-            Self::Arrival(result) => 3 + result,
+            // 1 to 4.
+            Self::Flight(packets) => 2 + packets as usize,
+            Self::Arrival(result) => 7 + result,
         }
     }
 }
@@ -142,6 +146,7 @@ impl Step<'_> {
                 self.now += LATER;
                 worker.handle_timeout(self.now);
             }
+            Input::Flight(packets) => worker.set_congestion_window(packets),
             Input::Arrival(result) => {
                 let result = results.get(result);
                 self.receive(worker, result.number, &result.datagram);
@@ -239,16 +244,20 @@ impl Step<'_> {
         }
     }
 
-    /// I-3: what is open shows in `poll_timeout`, and when that time comes there is something to send.
+    /// I-3: what is open shows in `poll_timeout`, and when that time comes there is something to send. Only after a smaller
+    /// congestion window, several deadlines may have to pass until there is room.
     fn look_at_timer(&mut self, mut worker: Worker<'_>) {
         if self.progress.started == self.progress.ended || self.progress.failed {
             return;
         }
-        let Some(at) = worker.poll_timeout() else { return self.fault(Fault::Timer) };
-        worker.handle_timeout(at);
-        if worker.poll_transmit(at.max(self.now)).is_none() {
-            self.fault(Fault::Timer);
+        for _ in 0..=self.scenario.window {
+            let Some(at) = worker.poll_timeout() else { break };
+            worker.handle_timeout(at);
+            if worker.poll_transmit(at).is_some() {
+                return;
+            }
         }
+        self.fault(Fault::Timer);
     }
 
     fn tensors(&self) -> Tensors<'_> {

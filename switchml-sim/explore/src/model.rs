@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::member::{Input, Member};
 use crate::oracle::Oracle;
 use crate::packets::{Packets, Set, members};
-use crate::scenario::{MAX_WORKERS, Scenario};
+use crate::scenario::{Flight, MAX_WORKERS, Scenario};
 use crate::states::States;
 
 /// What is explored.
@@ -268,8 +268,12 @@ impl<A: Aggregate> Model for Exploration<A> {
         }
         let machines = &mut *self.machines();
         let own = (0..self.scenario.workers).flat_map(|rank| {
-            let inputs = [Input::Start, Input::Send, Input::Timeout];
-            inputs.map(|input| Happening::Worker { rank, input })
+            let most = match self.scenario.flight {
+                Flight::Window => 0,
+                Flight::Any => self.scenario.window as u32,
+            };
+            let inputs = [Input::Start, Input::Send, Input::Timeout].into_iter();
+            inputs.chain((1..=most).map(Input::Flight)).map(move |input| Happening::Worker { rank, input })
         });
         let mut happenings: Vec<_> = own.collect();
         happenings.extend(members(state.requests).map(|request| Happening::AtAggregator { request }));

@@ -53,7 +53,7 @@ impl Aggregate for Published {
             addressed.seen |= 1 << rank.get();
             other.seen &= !(1 << rank.get());
             addressed.count = (addressed.count + 1) % self.workers;
-            let first = addressed.count == 1 || self.workers == 1;
+            let first = addressed.count == 1;
             addressed.exponent =
                 if first { header.exponent } else { addressed.exponent.max(header.exponent) };
             for (sum, octets) in addressed.elements.iter_mut().zip(packet.elements().chunks_exact(4)) {

@@ -1,6 +1,6 @@
 //! Runs explorations, and tells what came of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::aggregate::Aggregate;
+use crate::fault::Fault;
 use crate::model::{ENDS, Exploration};
 use crate::scenario::Scenario;
 use crate::trace;
@@ -33,17 +34,31 @@ pub(crate) struct Violation {
     pub(crate) trace: Vec<String>,
 }
 
+/// What an exploration ends with, unless it has seen every state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Until {
+    /// Anything does not hold.
+    AnyFault,
+    /// A wrong sum is accepted, whatever else does not hold.
+    WrongSum,
+}
+
 /// Explores one scenario: every state, or until something does not hold. One thread, so that the search is by breadth, and
 /// a trace is as short as any.
-pub(crate) fn explore<A: Aggregate>(scenario: &Scenario) -> Outcome {
+pub(crate) fn explore<A: Aggregate>(scenario: &Scenario, until: Until) -> Outcome {
     let began = Instant::now();
-    let checker = Exploration::<A>::new(scenario.clone())
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
+    let wrong = Fault::WrongResult.name();
+    let finish_when = match until {
+        Until::AnyFault => HasDiscoveries::AnyFailures,
+        Until::WrongSum => HasDiscoveries::AnyOf(BTreeSet::from([wrong])),
+    };
+    let checker =
+        Exploration::<A>::new(scenario.clone()).checker().finish_when(finish_when).spawn_bfs().join();
     let discoveries = checker.discoveries();
-    let broken = discoveries.iter().find(|(name, _)| **name != ENDS);
+    let broken = match until {
+        Until::AnyFault => discoveries.iter().find(|(name, _)| **name != ENDS),
+        Until::WrongSum => discoveries.get_key_value(wrong),
+    };
     let violation = match broken {
         Some((property, path)) => {
             let steps = path.clone().into_vec();
@@ -67,7 +82,7 @@ pub(crate) fn explore<A: Aggregate>(scenario: &Scenario) -> Outcome {
 /// Explores each scenario, on as many threads as the machine has; counts and times go to stdout.
 ///
 /// Returns the first that breaks something, in the order given, if any does.
-pub(crate) fn explore_all<A: Aggregate>(set: Vec<Scenario>) -> Option<(Scenario, Violation)> {
+pub(crate) fn explore_all<A: Aggregate>(set: Vec<Scenario>, until: Until) -> Option<(Scenario, Violation)> {
     let began = Instant::now();
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(BTreeMap::new());
@@ -76,7 +91,7 @@ pub(crate) fn explore_all<A: Aggregate>(set: Vec<Scenario>) -> Option<(Scenario,
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(scenario) = set.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = explore::<A>(scenario);
+                    let outcome = explore::<A>(scenario, until);
                     if outcome.violation.is_some() {
                         next.store(set.len(), Ordering::Relaxed);
                     }

@@ -55,6 +55,15 @@ pub(crate) enum Start {
     BeforeWrap,
 }
 
+/// How many packets a worker keeps in flight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Flight {
+    /// As many as the window has.
+    Window,
+    /// Any number from one to W, another one at any time and at each worker: whatever T-10 may come to.
+    Any,
+}
+
 /// One job that is explored.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -62,6 +71,7 @@ pub(crate) struct Scenario {
     pub(crate) window: usize,
     pub(crate) start: Start,
     pub(crate) sending: Sending,
+    pub(crate) flight: Flight,
     pub(crate) tensors: Vec<Tensor>,
     /// What the last rank calls instead, where the members do not agree (D-1).
     pub(crate) dissent: Option<Vec<Tensor>>,
@@ -150,6 +160,9 @@ impl fmt::Display for Scenario {
         };
         write!(f, "--workers {workers} --window {window} --start {start} --sending {sending} --tensors ")?;
         write_list(f, &self.tensors)?;
+        if self.flight == Flight::Any {
+            f.write_str(" --flight any")?;
+        }
         if let Some(dissent) = &self.dissent {
             f.write_str(" --dissent ")?;
             write_list(f, dissent)?;

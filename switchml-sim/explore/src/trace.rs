@@ -27,6 +27,9 @@ fn line<A>(machines: &Machines<A>, happening: Happening, before: &State, after: 
         Happening::Worker { rank, input: Input::Start } => format!("rank {rank} starts its next collective"),
         Happening::Worker { rank, input: Input::Send } => format!("rank {rank} sends"),
         Happening::Worker { rank, input: Input::Timeout } => format!("rank {rank}'s timers run out"),
+        Happening::Worker { rank, input: Input::Flight(packets) } => {
+            format!("rank {rank} may have {packets} in flight")
+        }
         Happening::Worker { input: Input::Arrival(result), .. } => {
             let rank = machines.results.get(result).rank;
             format!("result {} arrives at rank {rank}", name(&machines.results, result))
