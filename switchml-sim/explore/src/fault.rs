@@ -9,6 +9,8 @@ pub(crate) enum Fault {
     WrongResult,
     /// Section 3: a buffer was overwritten whose result some worker had not received.
     ShadowLost,
+    /// T-1: a collective ended at a worker before all others had started it.
+    Unsynchronised,
     /// I-1: a worker sent two packets of one number that say different things.
     TwoContributions,
     /// T-4: a worker met what no member of its session can have sent.
@@ -22,9 +24,10 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::WrongResult,
         Self::ShadowLost,
+        Self::Unsynchronised,
         Self::TwoContributions,
         Self::Impossible,
         Self::Failed,
@@ -38,6 +41,7 @@ impl Fault {
                 "I-1, I-2: every accepted result is the sum of one contribution of each worker"
             }
             Self::ShadowLost => "A-5: no shadow copy is overwritten while a worker needs it",
+            Self::Unsynchronised => "T-1: no collective ends before all have started it",
             Self::TwoContributions => "I-1: a packet that is built again says the same",
             Self::Impossible => "T-4: no worker meets what no member can have sent",
             Self::Failed => "D-1: nobody fails where all call the same",

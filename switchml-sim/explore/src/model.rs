@@ -119,9 +119,15 @@ impl<A: Aggregate> Exploration<A> {
         next.requests |= step.sent;
         let new = step.sent & !state.requests;
         let contradicted = members(new).any(|request| requests.get(request).contradicts & next.requests != 0);
+        let progress = states.get(step.next).progress;
+        let lags = |(states, &state): (&States<Member, WorkerStep>, &u32)| {
+            states.get(state).progress.started < progress.ended
+        };
+        let alone = !progress.failed && workers.iter().zip(&next.workers).any(lags);
         next.fault = (next.fault)
-            .or(states.get(step.next).progress.fault)
-            .or(contradicted.then_some(Fault::TwoContributions));
+            .or(progress.fault)
+            .or(contradicted.then_some(Fault::TwoContributions))
+            .or(alone.then_some(Fault::Unsynchronised));
         next
     }
 
@@ -316,6 +322,7 @@ fn condition<A: Aggregate>(fault: Fault) -> fn(&Exploration<A>, &State) -> bool 
     match fault {
         Fault::WrongResult => |_, state| state.fault != Some(Fault::WrongResult),
         Fault::ShadowLost => |_, state| state.fault != Some(Fault::ShadowLost),
+        Fault::Unsynchronised => |_, state| state.fault != Some(Fault::Unsynchronised),
         Fault::TwoContributions => |_, state| state.fault != Some(Fault::TwoContributions),
         Fault::Impossible => |_, state| state.fault != Some(Fault::Impossible),
         Fault::Failed => |_, state| state.fault != Some(Fault::Failed),

@@ -20,7 +20,7 @@ pub(crate) fn quick() -> Vec<Scenario> {
     for list in ["i1,i1,i1,i1,i1,i1,i1,i1", "b1,i3,b2", "b3,i2", "i5,i0,i1,i1"] {
         set.push(scenario(3, 2, list));
     }
-    set.push(scenario(3, 2, "i1,b3,i1").sends(Sending::Late));
+    set.push(scenario(3, 2, "i3,b1").sends(Sending::Late));
     set.push(scenario(3, 2, "i5,b1").keeps(Flight::Any));
     for list in ["b3,b1", "b4", "i4,i1,i3", "i2,b1,i1"] {
         set.push(scenario(2, 4, list));
@@ -34,6 +34,7 @@ pub(crate) fn quick() -> Vec<Scenario> {
 pub(crate) fn full() -> Vec<Scenario> {
     let mut set = quick();
     // The long ones first, so that no thread has one to itself at the end.
+    set.push(scenario(3, 2, "i1,b3,i1").sends(Sending::Late));
     for list in ["i4,i3,b2", "i8,i1", "b4,i1"] {
         set.push(scenario(3, 4, list));
     }
