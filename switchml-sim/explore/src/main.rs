@@ -86,7 +86,7 @@ fn main() -> Result<()> {
 /// Explores our machines, which must be found sound.
 fn sound(set: Vec<Scenario>) -> Result<()> {
     set.iter().try_for_each(Scenario::check)?;
-    match run::explore_all::<Ours>(set, Until::AnyFault) {
+    match run::explore_all::<Ours>(&set, Until::AnyFault) {
         None => Ok(()),
         Some((scenario, violation)) => bail!("{}", run::describe(&scenario, &violation)),
     }
@@ -95,7 +95,7 @@ fn sound(set: Vec<Scenario>) -> Result<()> {
 /// Explores the published algorithm, which must be found wrong.
 #[allow(clippy::print_stdout, reason = "the schedule is what the command is for")]
 fn published() -> Result<()> {
-    match run::explore_all::<Published>(sets::published(), Until::WrongSum) {
+    match run::explore_all::<Published>(&sets::published(), Until::WrongSum) {
         None => bail!("nothing is found wrong with the published algorithm"),
         Some((scenario, violation)) => {
             println!("{}", run::describe(&scenario, &violation));

@@ -1,7 +1,6 @@
 //! Runs explorations, and tells what came of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,32 +78,37 @@ pub(crate) fn explore<A: Aggregate>(scenario: &Scenario, until: Until) -> Outcom
     }
 }
 
-/// Explores each scenario, on as many threads as the machine has; counts and times go to stdout.
+/// Explores each scenario, on as many threads as the machine has; counts and times go to stdout, and how many scenarios
+/// break each property.
 ///
-/// Returns the first that breaks something, in the order given, if any does.
-pub(crate) fn explore_all<A: Aggregate>(set: Vec<Scenario>, until: Until) -> Option<(Scenario, Violation)> {
+/// Returns the shortest schedule that breaks something, if any does.
+pub(crate) fn explore_all<A: Aggregate>(set: &[Scenario], until: Until) -> Option<(Scenario, Violation)> {
     let began = Instant::now();
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(BTreeMap::new());
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(scenario) = set.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = explore::<A>(scenario, until);
-                    if outcome.violation.is_some() {
-                        next.store(set.len(), Ordering::Relaxed);
-                    }
-                    report(scenario, &outcome);
-                    let mut outcomes = outcomes.lock().expect("no thread panics while it holds this");
-                    outcomes.insert(scenario.to_string(), (scenario.clone(), outcome));
-                }
-            });
+    let explore_some = || {
+        let mut outcomes = Vec::new();
+        while let Some(scenario) = set.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = explore::<A>(scenario, until);
+            report(scenario, &outcome);
+            outcomes.push((scenario.clone(), outcome));
         }
+        outcomes
+    };
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(explore_some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("explorations do not panic")).collect()
     });
-    let outcomes = outcomes.into_inner().expect("no thread panics while it holds this");
-    summary(outcomes.values(), began.elapsed());
-    outcomes.into_values().find_map(|(scenario, outcome)| Some((scenario, outcome.violation?)))
+    summary(&outcomes, began.elapsed());
+    let broken = outcomes.into_iter().filter_map(|(scenario, outcome)| Some((scenario, outcome.violation?)));
+    let mut broken: Vec<_> = broken.collect();
+    let mut properties = BTreeMap::<_, usize>::new();
+    for (_, violation) in &broken {
+        *properties.entry(violation.property).or_default() += 1;
+    }
+    tell_broken(&properties);
+    broken.sort_by_key(|(scenario, violation)| (violation.trace.len(), scenario.to_string()));
+    broken.into_iter().next()
 }
 
 /// What does not hold, where, and after which steps.
@@ -128,7 +132,7 @@ fn report(scenario: &Scenario, outcome: &Outcome) {
 }
 
 #[allow(clippy::print_stdout, reason = "the figures are what the program is for")]
-fn summary<'a>(outcomes: impl Iterator<Item = &'a (Scenario, Outcome)>, time: Duration) {
+fn summary(outcomes: &[(Scenario, Outcome)], time: Duration) {
     let mut totals = BTreeMap::<_, (usize, usize, Duration)>::new();
     let (mut scenarios, mut states) = (0, 0);
     for (scenario, outcome) in outcomes {
@@ -144,4 +148,11 @@ fn summary<'a>(outcomes: impl Iterator<Item = &'a (Scenario, Outcome)>, time: Du
         println!("{workers:3} {window:3} {scenarios:10} {states:11} {:11.1} s", time.as_secs_f64());
     }
     println!("{scenarios} scenarios, {states} states in {:.1} s", time.as_secs_f64());
+}
+
+#[allow(clippy::print_stdout, reason = "the figures are what the program is for")]
+fn tell_broken(properties: &BTreeMap<&str, usize>) {
+    for (property, scenarios) in properties {
+        println!("broken in {scenarios} scenarios: {property}");
+    }
 }
