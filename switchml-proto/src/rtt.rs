@@ -31,7 +31,7 @@ impl Default for RtoConfig {
 }
 
 /// The retransmission timeout of one lane.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rto {
     config: RtoConfig,
     estimate: Option<Estimate>,

@@ -82,13 +82,34 @@ impl<'p> Aggregator<'p> {
         largest_chunk: ChunkSize,
         kernels: Kernels,
     ) -> Result<Self, StorageError> {
+        storage.phases.fill(Phase::EMPTY);
+        storage.jobs.fill(Job::EMPTY);
+        storage.ports.fill(PortEntry::EMPTY);
+        Self::over(storage, largest_chunk, kernels)
+    }
+
+    /// An aggregator that goes on where another one has left `storage`, or the memory that it is a copy of: a tool that
+    /// tries several futures of one state copies the memory, and resumes on each copy. All state is in the memory, but
+    /// for [`unknown_source`](Self::unknown_source), which begins at 0.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    #[cfg(feature = "snapshot")]
+    pub fn resume(
+        storage: Storage<'p>,
+        largest_chunk: ChunkSize,
+        kernels: Kernels,
+    ) -> Result<Self, StorageError> {
+        Self::over(storage, largest_chunk, kernels)
+    }
+
+    /// An aggregator over memory as it is.
+    fn over(storage: Storage<'p>, largest_chunk: ChunkSize, kernels: Kernels) -> Result<Self, StorageError> {
         let Storage { phases, elements, jobs, ports } = storage;
         let needed = Storage::elements(phases.len() / 2, largest_chunk);
         if elements.len() < needed {
             return Err(StorageError::Elements { needed, got: elements.len() });
         }
-        jobs.fill(Job::EMPTY);
-        ports.fill(PortEntry::EMPTY);
         Ok(Self { pool: Pool::new(phases, elements, largest_chunk, kernels), jobs, ports, unknown_source: 0 })
     }
 

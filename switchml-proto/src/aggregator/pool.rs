@@ -17,13 +17,12 @@ pub(super) struct Pool<'p> {
 
 impl<'p> Pool<'p> {
     /// `elements` holds a chunk of `largest_chunk` for each of `phases`.
-    pub(super) fn new(
+    pub(super) const fn new(
         phases: &'p mut [Phase],
         elements: &'p mut [i32],
         largest_chunk: ChunkSize,
         kernels: Kernels,
     ) -> Self {
-        phases.fill(Phase::EMPTY);
         Self { phases, elements, largest_chunk, kernels }
     }
 

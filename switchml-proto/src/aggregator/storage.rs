@@ -40,7 +40,7 @@ impl Storage<'_> {
 }
 
 /// State of one version of one slot, 16 octets; its elements lie elsewhere.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Phase {
     /// Who has contributed. None: there was no phase yet, and the seq is one that never comes.

@@ -14,7 +14,7 @@ const SIZE_NONE: u8 = 7;
 pub const DIGESTS_DIFFER: i8 = -128;
 
 /// What a data packet carries after its header (W-2).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PayloadSize {
     /// A full chunk of elements.

@@ -21,7 +21,7 @@ const PACKET: u32 = 1 << 8;
 ///
 /// Time is cut into rounds, each about a round trip long. A packet is in flight from its sending until its result is
 /// accepted or it is taken for lost.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Congestion {
     /// In units of 1 / [`PACKET`].
     limit: u32,
@@ -40,7 +40,7 @@ enum Growth {
     Additive,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Round {
     /// It ends when a packet sent later is answered.
     start: Instant,
@@ -66,6 +66,12 @@ impl Congestion {
     /// The most packets that may be in flight.
     pub(super) const fn limit(&self) -> u32 {
         self.limit / PACKET
+    }
+
+    /// Sets the limit, to at least one packet and at most the window.
+    #[cfg(feature = "snapshot")]
+    pub(super) fn set_limit(&mut self, packets: u32) {
+        self.limit = packets.clamp(1, self.window) * PACKET;
     }
 
     /// A result was accepted, of a packet last sent at `sent_at`; `in_flight` packets were in flight until then. The round trip is
@@ -125,7 +131,7 @@ impl Round {
 }
 
 /// The shortest round trip of the last [`MEMORY`] to twice that, so that a path that has become longer is learned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shortest {
     since: Instant,
     current: Option<Duration>,

@@ -107,6 +107,8 @@ mod received;
 mod results;
 mod seq_space;
 mod slots;
+#[cfg(feature = "snapshot")]
+mod snapshot;
 mod transmit;
 
 use core::time::Duration;
@@ -120,6 +122,8 @@ pub use self::received::{Chunk, Malformed, Received};
 use self::seq_space::SeqSpace;
 pub use self::slots::Slot;
 use self::slots::{Queue, Sendings, Slots};
+#[cfg(feature = "snapshot")]
+pub use self::snapshot::Snapshot;
 pub use self::transmit::{Cause, ChunkRef, ChunkSource, Fidelity, Transmit};
 use crate::ids::Seq;
 use crate::rtt::Rto;

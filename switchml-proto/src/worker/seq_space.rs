@@ -6,7 +6,7 @@ use crate::time::Instant;
 
 /// Counts the packets of the collectives started, in two periods of MSL each: what the network may still hold is among
 /// them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SeqSpace {
     /// When the current period began.
     since: Instant,

@@ -100,6 +100,20 @@ impl<'s> Slots<'s> {
         Self { slots, ends: [Ends { first: END, last: END, len: 0 }; QUEUES] }
     }
 
+    /// The same queues over other memory, whose contents are taken for the slots.
+    #[cfg(feature = "snapshot")]
+    pub(super) fn over<'t>(&self, slots: &'t mut [Slot]) -> Slots<'t> {
+        Slots { slots, ends: self.ends }
+    }
+
+    /// The slots of a queue, from its first to its last.
+    #[cfg(feature = "snapshot")]
+    pub(super) fn in_order(&self, queue: Queue) -> impl Iterator<Item = usize> {
+        core::iter::successors(self.first(queue), |&index| {
+            Some(self.slots[index].later).filter(|&later| later != END).map(usize::from)
+        })
+    }
+
     /// The slot at `index`, which is below the window.
     pub(super) fn get(&self, index: usize) -> &Slot {
         &self.slots[index]
