@@ -49,7 +49,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let turns = if turns.is_multiple_of(2) { turns.wrapping_neg() } else { turns };
     let initial_seq = Seq(turns.wrapping_mul(2 * window as u32));
     let mut config = Config::new(JOB, layout, initial_seq, lane, lanes);
-    config.stall_time = Duration::from_millis(input.arbitrary::<u16>()?.into());
+    config.stall_time = Duration::from_millis(1 + u64::from(input.arbitrary::<u16>()?));
     let mut slots = vec![Slot::EMPTY; window];
     let worker = Worker::new(config, &mut slots).expect("the configuration is right");
     let model = Model::new(layout, initial_seq, lane, lanes);
