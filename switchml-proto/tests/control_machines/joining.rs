@@ -216,19 +216,37 @@ fn c2_a_join_timeout_below_the_connect_timeout_does_not_blame_a_rank_for_silence
 }
 
 #[test]
-fn c2_a_process_that_dies_while_joining_frees_its_place() {
+fn c3_a_process_that_dies_while_joining_is_named_within_the_lease() {
     let mut net = Net::new(0, CALM);
-    let survivor = net.join(member_config("job", 3, 0));
-    let dead = net.join(member_config("job", 3, 1));
+    let survivors = [0, 2].map(|r| net.join(member_config("job", 4, r)));
+    let dead = net.join(member_config("job", 4, 1));
     net.run(SECOND);
     net.processes[dead].running = false;
+    let died = net.now;
     net.run(LEASE);
-    assert_eq!(net.processes[survivor].last(), Some(MemberEvent::Waiting { missing: ranks(&[1, 2]) }));
-    let others = [1, 2].map(|r| net.join(member_config("job", 3, r)));
+    let lost = EndReason::Aborted { reason: AbortReason::LeaseExpired, culprit: Some(rank(1)) };
+    for survivor in survivors {
+        let (at, reason) = net.processes[survivor].ended_at().unwrap();
+        assert_eq!(reason, lost);
+        assert!(at.since(died) <= LEASE);
+    }
+    // The place is free: the job can be started again.
+    let again = [0, 1, 2, 3].map(|r| net.join(member_config("job", 4, r)));
     net.run(SECOND);
-    for process in [survivor, others[0], others[1]] {
+    for process in again {
         assert!(net.processes[process].member.session().is_some());
     }
+}
+
+#[test]
+fn c3_who_waits_renews_even_a_short_lease() {
+    let mut config = switch_config(1);
+    config.lease = Duration::from_millis(100);
+    let room = Room { jobs: 8, members: 64, ports: 256 };
+    let mut net = Net::with(0, CALM, config, room);
+    let waiting = net.join(member_config("job", 2, 0));
+    net.run(10 * SECOND);
+    assert_eq!(net.processes[waiting].last(), Some(MemberEvent::Waiting { missing: ranks(&[1]) }));
 }
 
 #[test]

@@ -25,11 +25,10 @@ impl Coordinator<'_> {
         let join_deadline = job.created + self.config.join_timeout;
         match job.stage {
             Stage::Joining => {
-                for rank in census.lapsed.iter() {
-                    self.storage.remove_member(at, rank);
-                }
                 if census.present == census.lapsed {
                     self.finish(now, at, plane);
+                } else if let Some(culprit) = census.lapsed.iter().next() {
+                    self.begin_abort(now, at, AbortReason::LeaseExpired, Some(culprit), plane);
                 } else if join_deadline <= now {
                     self.begin_abort(now, at, AbortReason::JoinTimeout, None, plane);
                 } else {

@@ -133,7 +133,7 @@ impl Member {
         self.last_heard = now;
         let progress = if welcome.ready { Progress::Ready } else { Progress::Welcomed };
         if let Some(state) = self.lanes.get_mut(lane.index()) {
-            state.welcomed(now, progress);
+            state.welcomed(now, progress, lease);
         }
         if self.joining_lanes().all(super::Lane::is_ready) {
             self.ready = Some(params);

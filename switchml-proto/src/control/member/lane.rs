@@ -5,9 +5,13 @@ use core::time::Duration;
 use crate::Instant;
 use crate::control::pace::Pace;
 
-/// How often a lane that waits for other ranks repeats its join: it renews the lease, and fetches a ready welcome
-/// that was lost.
+/// How often at least a lane that waits for other ranks repeats its join: it renews the lease, and fetches a ready
+/// welcome that was lost.
 const WAITING: Duration = Duration::from_millis(250);
+/// Repetitions in a lease at least, so that a few losses do not cost it.
+const WAITING_IN_A_LEASE: u32 = 12;
+/// No wait is shorter, whatever lease a member is told.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// The shortest time between a join with a cookie and the next one that a new cookie causes.
 const COOKIE_GAP: Duration = Duration::from_millis(20);
 /// The longest wait between two joins to an aggregator that has answered: so many fit in the connect timeout
@@ -27,6 +31,8 @@ pub(super) struct Lane {
     pace: Pace,
     path: Path,
     progress: Progress,
+    /// How long it waits between joins once it is welcomed.
+    waiting: Duration,
 }
 
 /// Whether datagrams as long as data packets were seen to go both ways (W-11).
@@ -73,6 +79,7 @@ impl Lane {
             pace: Pace::starting(now),
             path: Path::Unproven,
             progress: Progress::Asking,
+            waiting: WAITING,
         }
     }
 
@@ -99,7 +106,7 @@ impl Lane {
         let Some(cookie) = self.cookie else { return Some(Shape::Short { cookie: 0 }) };
         match self.progress {
             Progress::Asking => self.pace.not_later_than(now + LONGEST_AFTER_CHALLENGE),
-            Progress::Welcomed | Progress::Ready => self.pace.restart(now + WAITING),
+            Progress::Welcomed | Progress::Ready => self.pace.restart(now + self.waiting),
         }
         self.attempts = self.attempts.saturating_add(1);
         // Where the path is too small for a padded join, every third one is short, so that the aggregator can
@@ -128,10 +135,11 @@ impl Lane {
     }
 
     /// A welcome of the present session came. Ready stays ready: a late copy may say less.
-    pub(super) fn welcomed(&mut self, now: Instant, progress: Progress) {
+    pub(super) fn welcomed(&mut self, now: Instant, progress: Progress, lease: Duration) {
         if !self.is_ready() {
             self.progress = progress;
-            self.pace.restart(now + WAITING);
+            self.waiting = (lease / WAITING_IN_A_LEASE).clamp(SHORTEST_WAIT, WAITING);
+            self.pace.restart(now + self.waiting);
         }
     }
 
