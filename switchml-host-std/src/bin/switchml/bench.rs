@@ -79,11 +79,13 @@ fn run_all(options: &Options) -> Result<()> {
     let n4 = WorldSize::new(4)?;
     // Where figures are printed as they come, they are the progress.
     let loudness = Loudness { quiet: !options.json, verbose: false };
-    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 5, Unit::Steps, loudness);
+    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 6, Unit::Steps, loudness);
     let mut bench = Bench { json: options.json, progress, figures: Vec::new() };
     bench.add(conversion::run(Place::InMemory, octets, repetitions, n4))?;
     bench.add(conversion::run(Place::InCache, IN_CACHE, 3 * repetitions, n4))?;
     bench.add(machines::run(octets, repetitions, n4)?)?;
+    // A quarter of that, since there are twice as many tensors.
+    bench.add(machines::lanes(octets / 4, repetitions, n4)?)?;
     for figure in aggregator::run(3 * repetitions, n4)? {
         bench.add(figure)?;
     }
