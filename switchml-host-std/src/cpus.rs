@@ -33,7 +33,7 @@ impl Cpus {
 
     /// Places the calling thread on the processor for lane `lane`; threads that it starts from now on begin there too.
     ///
-    /// A blocking call serves lane 0 on the caller's thread, which only the caller can place.
+    /// A call that blocks for a short tensor serves lane 0 on the caller's thread, which only the caller can place.
     ///
     /// # Errors
     /// [`CannotPlace`] if there is no such processor, or the system does not let a thread choose.

@@ -156,8 +156,8 @@ impl Builder {
         self
     }
 
-    /// Places the thread of each lane on a processor; the system does by default. A blocking call serves lane 0 on the
-    /// caller's thread, which [`Cpus::place`] places.
+    /// Places the thread of each lane on a processor; the system does by default. A call that blocks for a short tensor
+    /// serves lane 0 on the caller's thread, which [`Cpus::place`] places.
     pub fn cpus(mut self, cpus: Cpus) -> Self {
         self.cpus = Some(cpus);
         self

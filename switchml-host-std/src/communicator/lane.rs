@@ -1,7 +1,8 @@
 //! One lane: its socket, its worker, and the collectives that are open in it.
 //!
-//! One thread at a time serves a lane. Most of the time that is the lane's own (`thread`). A blocking call serves lane 0
-//! itself, on the thread of the caller (`drive`): that saves waking two threads, which takes longer than the network.
+//! One thread at a time serves a lane. Most of the time that is the lane's own (`thread`). A call that blocks for a short
+//! tensor serves lane 0 itself, on the thread of the caller (`drive`): waking two threads would take longer than the
+//! packets do.
 
 mod drive;
 mod outgoing;

@@ -42,7 +42,7 @@ use crate::transport::SocketCalls;
 /// fail at once, and say why.
 ///
 /// Threads of its own, one for each lane, serve the network and keep the session alive, whatever the application
-/// does; while a call blocks, the caller's thread serves lane 0 itself, which is faster. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
+/// does. While a call for a short tensor blocks, the caller's thread serves lane 0 itself: that saves waking others. Dropping it waits for what is pending, and leaves the job; if the thread is panicking, it gives up at once, and
 /// all ranks fail. A callback or a waker runs in one of those threads: dropped there, it leaves when that has returned
 /// and nothing is pending.
 ///
@@ -76,6 +76,10 @@ pub struct Communicator {
 
 /// A collective takes fewer packets than this in a lane (W-3).
 const PACKETS: u64 = 1 << 30;
+
+/// A blocking call serves lane 0 itself if that has no more chunks than this. With more, waking the lane's thread takes
+/// a small part of the time; and the system runs a thread that has slept sooner than one that has just computed.
+const DRIVEN_CHUNKS: usize = 32;
 
 impl Communicator {
     /// Begins to configure a rank of the job that the aggregator at `address` serves: `"host:port"`, where the port
@@ -249,7 +253,8 @@ impl Communicator {
             self.submit(collective, parts, &report);
             let (first, others) = self.session.lanes.split_first().expect("a job has at least one lane");
             others.iter().for_each(LaneEnd::wake);
-            if lane::drive(&self.lane) == Driven::HandedOver {
+            let chunks = ends[0].div_ceil(collective.elements_per_chunk(self.session.params.layout.chunk()));
+            if chunks > DRIVEN_CHUNKS || lane::drive(&self.lane) == Driven::HandedOver {
                 first.wake();
             }
         });

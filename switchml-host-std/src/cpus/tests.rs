@@ -5,7 +5,7 @@ fn lists_are_numbers_and_ranges() {
     for (list, cpus) in [("0", vec![0]), ("0,2", vec![0, 2]), ("4-6,1023,4", vec![4, 5, 6, 1023, 4])] {
         assert_eq!(list.parse(), Cpus::new(cpus), "{list}");
     }
-    let many = vec!["0-1023"; 3].join(",");
+    let many = ["0-1023"; 3].join(",");
     for list in ["", ",", "1,", "a", "-1", "2-1", "1-", "1024", "0-99999999999", "0 ", "1--2", &many] {
         assert_eq!(list.parse::<Cpus>(), Err(InvalidCpus), "{list:?}");
     }

@@ -1,6 +1,15 @@
 //! Several collectives under way.
 
-use switchml_host_std::{Communicator, Pending, ReduceOp};
+use core::panic::AssertUnwindSafe;
+use core::pin::Pin;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::task::Wake;
+use std::thread;
+
+use switchml_host_std::{Communicator, Pending, ReduceOp, SessionFailure};
 
 use crate::oracle::{How, Sample, bits, tensor};
 use crate::world::{CHUNK, TestSwitch};
@@ -124,4 +133,73 @@ fn a_long_queue_of_short_ones_drains() {
             },
         );
     }
+}
+
+#[test]
+fn blocking_calls_and_pending_ones_take_turns_at_a_lane() {
+    let switch = TestSwitch::start();
+    for lanes in [1, 2] {
+        switch.run(
+            2,
+            |builder| builder.lanes(lanes),
+            |mut comm| {
+                for round in 0..60_u16 {
+                    // Short and long ones; the former are served by this thread, with what is pending before them.
+                    let len = if round % 3 == 0 { 5000 } else { 40 };
+                    let started = comm.start_all_reduce(vec![f32::from(round); len], ReduceOp::Sum).unwrap();
+                    let mut tensor = vec![1.0_f32; 70];
+                    comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+                    assert_eq!(tensor, [2.0; 70]);
+                    if round % 8 == 0 {
+                        // So long that the lane's own thread takes over.
+                        thread::sleep(Duration::from_millis(12));
+                    }
+                    comm.barrier().unwrap();
+                    assert_eq!(*started.wait().unwrap(), vec![2.0 * f32::from(round); len]);
+                }
+                comm.leave().unwrap();
+            },
+        );
+    }
+}
+
+/// A waker that panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn i6_a_panic_while_a_caller_serves_the_lane_fails_the_session() {
+    let switch = TestSwitch::start();
+    switch.run(
+        2,
+        |builder| builder,
+        |mut comm| {
+            let mut pending = comm.start_all_reduce(vec![1.0_f32; 40], ReduceOp::Sum).unwrap();
+            if comm.rank() == 0 {
+                // It is woken by whichever thread serves the lane when the results come.
+                let waker = Waker::from(Arc::new(Panics));
+                if Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_ready() {
+                    // Too late to see anything.
+                    comm.leave().unwrap();
+                    return;
+                }
+                let mut tensor = [1.0_f32; 40];
+                let _ =
+                    catch_unwind(AssertUnwindSafe(|| comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap()));
+                let error = comm.barrier().unwrap_err();
+                let failure = error.session_failure();
+                assert!(matches!(failure, Some(SessionFailure::LanePanicked { .. })), "{error}");
+            } else {
+                // Whether it ends before the other rank has failed is chance.
+                let _ = comm.all_reduce(&mut [1.0_f32; 40], ReduceOp::Sum);
+                let _ = comm.barrier();
+                let _ = comm.leave();
+            }
+        },
+    );
 }

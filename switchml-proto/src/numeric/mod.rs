@@ -37,7 +37,9 @@
 //! The loops are written so that the compiler turns them into vector code for whatever instruction set the
 //! caller is compiled for (N-7), from safe and portable source: no saturating `as i32`, no `f32::max`, no branch
 //! that depends on an element. They are always inlined. A host that wants the widest vectors of the processor it
-//! finds wraps the calls in functions of its own, compiled with those target features. The bits stay the same.
+//! finds wraps the calls in functions of its own, compiled with those target features. The bits stay the same. So they
+//! must in a kernel that a host writes itself, for which [`block_scale`] and [`block_bound`] tell what N-4 multiplies
+//! with and what it rounds.
 //!
 //! The arithmetic relies on the default IEEE 754 mode: round half to even, and subnormals are not flushed.
 

@@ -83,7 +83,7 @@ fn run_all(options: &Options) -> Result<()> {
     let n4 = WorldSize::new(4)?;
     // Where figures are printed as they come, they are the progress.
     let loudness = Loudness { quiet: !options.json, verbose: false };
-    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 7, Unit::Steps, loudness);
+    let progress = Progress::new(IDLE_WINDOWS.len() as u64 + CREWS.len() as u64 + 8, Unit::Steps, loudness);
     let mut bench = Bench { json: options.json, progress, figures: Vec::new() };
     let in_memory =
         Setting { place: Place::InMemory, octets, window: usize::from(WINDOW.get()), repetitions };
@@ -99,6 +99,8 @@ fn run_all(options: &Options) -> Result<()> {
         }
     }
     bench.add(machines::run(octets, repetitions, n4)?)?;
+    // A quarter of that, since there are twice as many tensors.
+    bench.add(machines::lanes(octets / 4, repetitions, n4)?)?;
     for figure in aggregator::run(3 * repetitions, n4)? {
         bench.add(figure)?;
     }

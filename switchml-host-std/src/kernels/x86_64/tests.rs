@@ -23,7 +23,7 @@ fn covered(len: usize, biased: u32, scale: f32, rng: &mut ChaCha8Rng) -> Vec<f32
             let bits = match rng.next_u32() % 8 {
                 0 => sign | largest,
                 1 => sign | biased << 23,
-                2 => sign | rng.next_u32() % 3,
+                2 => sign | (rng.next_u32() % 3),
                 3 => rng.next_u32(),
                 // A tie, exact unless it is subnormal, and what lies next to it.
                 4..6 => {

@@ -25,6 +25,60 @@ const INITIAL_SEQ: Seq = Seq(0);
 
 /// All-reduces tensors of `octets` octets, in place, of `world_size` workers.
 pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> Result<Figure> {
+    with_core(octets, world_size, |core| Ok(against_its_parts(core, octets, repetitions)))
+}
+
+/// The same on two threads, each with a lane of its own and half of every tensor, against one lane on one thread.
+pub(super) fn lanes(octets: usize, repetitions: usize, world_size: WorldSize) -> Result<Figure> {
+    let half = octets / 2;
+    with_core(octets, world_size, |one| {
+        with_core(half, world_size, |first| {
+            with_core(half, world_size, |second| {
+                let (one, first, second) =
+                    (&mut || one.all_reduce(), &mut || first.all_reduce(), &mut || second.all_reduce());
+                Ok(two_against_one([one, first, second], octets, repetitions))
+            })
+        })
+    })
+}
+
+/// All-reduces in one lane.
+type Lane<'l> = &'l mut (dyn FnMut() -> Duration + Send);
+
+fn two_against_one(mut lanes: [Lane<'_>; 3], octets: usize, repetitions: usize) -> Figure {
+    let [two, one] = in_turn(
+        repetitions,
+        &mut lanes,
+        [
+            |[_, first, second]| {
+                time(|| {
+                    std::thread::scope(|scope| {
+                        scope.spawn(first);
+                        second();
+                    });
+                })
+            },
+            |[one, ..]| one(),
+        ],
+    );
+    let size = mebibytes(octets);
+    let what = |lanes| format!("all-reduce of {size} float32, {lanes}");
+    Figure::ratio(
+        "core, 2 lanes on 2 threads / 1 lane on 1",
+        Place::InMemory,
+        // It depends on whether a second processor is free.
+        None,
+        vec![Timing::new(what("2 lanes, each on a thread"), two)],
+        vec![Timing::new(what("1 lane"), one)],
+    )
+}
+
+/// Makes workers and an aggregator for tensors of `octets` octets, and lends them to `measure`.
+fn with_core(
+    octets: usize,
+    world_size: WorldSize,
+    measure: impl FnOnce(&mut Core<'_>) -> Result<Figure>,
+) -> Result<Figure> {
     let (window, ranks) = (usize::from(WINDOW.get()), usize::from(world_size.get()));
     let layout = LaneLayout::new(0, WINDOW, CHUNK)?;
     let mut phases = vec![Phase::EMPTY; Storage::phases(window)];
@@ -59,15 +113,17 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
         sums: Aligned::new(0, CHUNK.elements() * window),
         failed: false,
     };
-    let [reduce, copy_out, add, emit, copy_in] = in_turn(
-        repetitions,
-        &mut core,
-        [Core::all_reduce, Core::copy_out, Core::add, Core::emit, Core::copy_in],
-    );
+    let figure = measure(&mut core)?;
     ensure!(!core.failed, "the core did not finish a collective; that is a fault of this program");
+    Ok(figure)
+}
 
+fn against_its_parts(core: &mut Core<'_>, octets: usize, repetitions: usize) -> Figure {
+    let ranks = core.members.len();
+    let [reduce, copy_out, add, emit, copy_in] =
+        in_turn(repetitions, core, [Core::all_reduce, Core::copy_out, Core::add, Core::emit, Core::copy_in]);
     let size = mebibytes(octets);
-    Ok(Figure::ratio(
+    Figure::ratio(
         format!("core, n = {ranks} and the aggregator in one thread"),
         Place::InMemory,
         Some(LIMIT),
@@ -78,7 +134,7 @@ pub(super) fn run(octets: usize, repetitions: usize, world_size: WorldSize) -> R
             Timing::new(format!("1 copy of {size} from integers to datagrams in cache"), emit),
             Timing::new(format!("{ranks} copies of {size} from datagrams in cache"), copy_in),
         ],
-    ))
+    )
 }
 
 struct Member<'s> {
