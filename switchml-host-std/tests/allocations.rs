@@ -1,10 +1,12 @@
 //! What is allocated, by all threads of this process together: nothing for a packet, a little for a collective, and no
 //! more for a switch's pool than its elements take. A test binary of its own, since it counts.
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe to write")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
