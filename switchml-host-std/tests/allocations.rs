@@ -125,10 +125,10 @@ fn a_switch_allocates_what_its_elements_take_and_little_more() {
     let allocated = |slots, chunk, lanes| {
         let before = ALLOCATOR.counted().1;
         let (switch, handle, _) = start(config(slots, chunk, lanes));
-        let allocated = ALLOCATOR.counted().1 - before;
+        // Over its whole life: the lanes' threads start one after the other.
         handle.stop();
         switch.join().unwrap();
-        allocated
+        ALLOCATOR.counted().1 - before
     };
     for (chunk, lanes) in [(256, 1), (256, 4), (2048, 1)] {
         let (few, many) = (1024, 9 * 1024);
