@@ -1,10 +1,12 @@
 //! What is allocated, by all threads of this process together: nothing for a packet, a little for a collective, and no
 //! more for a switch's pool than its elements take. A test binary of its own, since it counts.
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe to write")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -123,10 +125,10 @@ fn a_switch_allocates_what_its_elements_take_and_little_more() {
     let allocated = |slots, chunk, lanes| {
         let before = ALLOCATOR.counted().1;
         let (switch, handle, _) = start(config(slots, chunk, lanes));
-        let allocated = ALLOCATOR.counted().1 - before;
+        // Over its whole life: the lanes' threads start one after the other.
         handle.stop();
         switch.join().unwrap();
-        allocated
+        ALLOCATOR.counted().1 - before
     };
     for (chunk, lanes) in [(256, 1), (256, 4), (2048, 1)] {
         let (few, many) = (1024, 9 * 1024);

@@ -61,6 +61,8 @@ struct Report {
     /// Of each round, from a barrier on until the last of its tensors is reduced.
     seconds: Vec<f64>,
     packets_sent: u64,
+    /// How often a timeout passed; each time, packets may be sent again.
+    timeouts: u64,
     sent_again_after_timeout: u64,
     sent_again_overtaken: u64,
 }
@@ -106,11 +108,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         checked,
         seconds,
         packets_sent: 0,
+        timeouts: 0,
         sent_again_after_timeout: 0,
         sent_again_overtaken: 0,
     };
     for lane in communicator.lane_stats() {
         report.packets_sent += lane.sent;
+        report.timeouts += lane.expiries;
         report.sent_again_after_timeout += lane.timeouts;
         report.sent_again_overtaken += lane.overtaken;
     }
@@ -159,8 +163,12 @@ fn tell(options: &Options, report: &Report) -> Result<()> {
         ))?;
     }
     output::line(format_args!(
-        "{} elements are the exact sum; packets sent: {}, again after a timeout: {}, again overtaken: {}",
-        report.checked, report.packets_sent, report.sent_again_after_timeout, report.sent_again_overtaken
+        "{} elements are the exact sum; packets sent: {}, again after {} timeouts: {}, again overtaken: {}",
+        report.checked,
+        report.packets_sent,
+        report.timeouts,
+        report.sent_again_after_timeout,
+        report.sent_again_overtaken
     ))
 }
 
