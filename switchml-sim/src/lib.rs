@@ -11,6 +11,7 @@
 //! | [`oracle`] | what an aggregator must answer, and what every rank must hold, as plainly as the rules say it |
 //! | [`record`] | packet traces as JSON |
 //! | [`tensors`] | tensors of any type, as a rank reduces them |
+//! | [`trace`] | random packet traces, with the answers that the oracle gives |
 //! | [`soak`] | random schedules, many |
 //! | [`published`] | the published algorithm, which has no seq to check |
 //!
@@ -27,3 +28,4 @@ pub mod published;
 pub mod record;
 pub mod soak;
 pub mod tensors;
+pub mod trace;
