@@ -12,6 +12,7 @@
 //! | [`record`] | packet traces as JSON |
 //! | [`tensors`] | tensors of any type, as a rank reduces them |
 //! | [`trace`] | random packet traces, with the answers that the oracle gives |
+//! | [`session`] | processes that join, reduce and leave, and a switch; any of them may stop or die |
 //! | [`soak`] | random schedules, many |
 //! | [`published`] | the published algorithm, which has no seq to check |
 //!
@@ -26,6 +27,7 @@ pub mod published;
 // unpublished crate. So that there is one declaration, this crate has the program's file.
 #[path = "../../switchml-host-std/src/bin/switchml/replay/record.rs"]
 pub mod record;
+pub mod session;
 pub mod soak;
 pub mod tensors;
 pub mod trace;
