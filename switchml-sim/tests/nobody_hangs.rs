@@ -207,6 +207,8 @@ fn names_the_cause(reason: EndReason, target: Target, what: &str) {
             missing.contains(Rank::new(process).unwrap())
         }
         (EndReason::AggregatorLost | EndReason::AggregatorSilent { .. }, Target::Switch) => true,
+        // It fell silent after its first answer: to the member that looks as if long datagrams were lost.
+        (EndReason::PathTooSmall { .. }, Target::Switch) => true,
         // The switch was away for longer than the leases, or is another one.
         (EndReason::Aborted { .. } | EndReason::JoinTimeout { .. }, Target::Switch) => true,
         _ => false,
