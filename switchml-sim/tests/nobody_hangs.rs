@@ -3,6 +3,8 @@
 //!
 //! `SWITCHML_SIM_RUNS=10000 cargo test -p switchml-sim --test nobody_hangs` makes more of it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use core::time::Duration;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Configurations and fault schedules chosen by proptest, which shrinks one that fails.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use core::time::Duration;
 use std::sync::Arc;
 

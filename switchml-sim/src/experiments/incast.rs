@@ -8,7 +8,7 @@ use switchml_sim::harness::{Place, Scenario};
 use switchml_sim::network::{Fault, Profile, octets_on_wire};
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// The aggregator on a server: all workers' packets meet in the queue before its link
@@ -77,6 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         title: format!("{workers} workers into one queue"),
         x: "room of the queue, KiB",
         y: "ratio",
+        legend: Legend::UpperRight,
         series,
     };
     plot(&common.out, "incast", &note, &[panel])

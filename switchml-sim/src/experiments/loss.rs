@@ -10,7 +10,7 @@ use switchml_sim::harness::{Scenario, Timers};
 use switchml_sim::network::Loss;
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Inflation of the time by random loss on every link: with this project's retransmission, and with a fixed timeout of 1 ms
@@ -116,6 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         title: "Inflation of the time by loss".into(),
         x: "datagrams that every link loses, percent",
         y: "time / time without loss",
+        legend: Legend::UpperLeft,
         series: series.into(),
     };
     plot(&common.out, "loss", &note, &[panel])

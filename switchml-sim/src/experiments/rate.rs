@@ -8,7 +8,7 @@ use switchml_sim::harness::Scenario;
 use switchml_sim::network::octets_on_wire;
 
 use super::job::{all_reduce, seconds, window};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Elements a second against the number of workers, beside the ceiling that headers leave, a ring, and a parameter server
@@ -135,5 +135,11 @@ fn panel(options: &Options, gbit: u64, rows: &[Row]) -> Panel {
     }
     formula("ring over TCP", first, |row| row.ring);
     formula("parameter server, one host", first, |row| row.parameter_server);
-    Panel { title: format!("{gbit} Gbit/s"), x: "workers", y: "elements a second", series }
+    Panel {
+        title: format!("{gbit} Gbit/s"),
+        x: "workers",
+        y: "elements a second",
+        legend: Legend::LowerLeft,
+        series,
+    }
 }

@@ -8,7 +8,7 @@ use switchml_sim::harness::Scenario;
 use switchml_sim::network::octets_on_wire;
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Time against the window, from a quarter of the bandwidth-delay product to four times as much
@@ -88,6 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         title: "Time against the window".into(),
         x: "window / bandwidth-delay product",
         y: "time / ideal",
+        legend: Legend::UpperRight,
         series,
     };
     plot(&common.out, "window", &note, &[panel])
