@@ -11,7 +11,7 @@ use switchml_proto::numeric::{ElementType, Reduction};
 use switchml_proto::worker::{Collective, Conversion};
 use switchml_proto::{Instant, Seq};
 use switchml_sim::dice::Dice;
-use switchml_sim::harness::{Outcome, Place, Pool, Scenario, Stop, check, run};
+use switchml_sim::harness::{Host, Outcome, Place, Pool, Scenario, Stop, check, run};
 use switchml_sim::network::{Lateness, Loss, Profile};
 use switchml_sim::tensors::{Call, Elements, Tensors};
 
@@ -58,12 +58,19 @@ fn collectives() -> impl Strategy<Value = Collective> {
     ]
 }
 
+fn hosts() -> impl Strategy<Value = Host> {
+    let buffer = prop_oneof![Just(usize::MAX), 1_000..20_000_usize];
+    (prop_oneof![Just(0.0), 0.0..5_000.0], 0.0..5.0, buffer).prop_map(
+        |(packet_nanos, octet_nanos, receive_buffer)| Host { packet_nanos, octet_nanos, receive_buffer },
+    )
+}
+
 fn scenarios() -> impl Strategy<Value = Scenario> {
     let shape = (1..=9_usize, 1..=4_usize, 0..=5_u32, any::<u32>());
     let stop = proptest::option::of((any::<prop::sample::Index>(), 0..5_000_u64, 0..50_000_u64));
     let server = proptest::option::of((profiles(), profiles()));
-    (any::<u64>(), shape, profiles(), profiles(), server, stop, 0..20_000_u64, 0.0..0.1).prop_map(
-        |(seed, (workers, lanes, window, seq), up, down, server, stop, think, strangers)| {
+    (any::<u64>(), shape, profiles(), profiles(), server, stop, 0..20_000_u64, 0.0..0.1, (hosts(), hosts()))
+        .prop_map(|(seed, (workers, lanes, window, seq), up, down, server, stop, think, strangers, hosts)| {
             let window = 1_usize << window;
             let mut scenario = Scenario::new(seed, workers, lanes, window, 32).unwrap();
             scenario.initial_seq = Seq(seq & !(2 * window as u32 - 1));
@@ -76,12 +83,12 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 let time = from..from + Duration::from_micros(time);
                 scenario.stops.push(Stop { rank: rank.index(workers), time });
             }
+            (scenario.worker, scenario.aggregator) = hosts;
             scenario.think = Duration::from_micros(think);
             scenario.strangers = strangers;
             scenario.steps = 10_000_000;
             scenario
-        },
-    )
+        })
 }
 
 fn reduce(scenario: &Scenario, collectives: &[Collective]) -> (Outcome, Vec<Tensors>, Arc<[Call]>) {

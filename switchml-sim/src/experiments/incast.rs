@@ -63,12 +63,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let points = |value: fn(&Row) -> f64| rows.iter().map(|row| (row.queue_kib as f64, value(row))).collect();
     let series = vec![
         Series {
-            label: "time / ideal".into(),
+            label: Some("time / ideal".into()),
+            color: 1,
             points: points(|row| row.over_ideal),
             style: Style::Simulated,
         },
         Series {
-            label: "1 + packets sent again for each".into(),
+            label: Some("1 + packets sent again for each".into()),
+            color: 2,
             points: points(|row| 1.0 + row.sent_again),
             style: Style::Simulated,
         },

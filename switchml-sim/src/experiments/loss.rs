@@ -110,7 +110,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let series = [Recovery::Fixed, Recovery::Ours].map(|recovery| {
         let rows = rows.iter().filter(|row| row.recovery == recovery.name());
         let points = rows.map(|row| (row.loss_percent, row.inflation_mean)).collect();
-        Series { label: recovery.name().into(), points, style: Style::Simulated }
+        Series {
+            label: Some(recovery.name().into()),
+            color: if recovery == Recovery::Ours { 1 } else { 2 },
+            points,
+            style: Style::Simulated,
+        }
     });
     let panel = Panel {
         title: "Inflation of the time by loss".into(),

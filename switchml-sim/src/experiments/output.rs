@@ -34,7 +34,10 @@ fn file(dir: &Path, name: &str, extension: &str) -> Result<PathBuf> {
 
 /// Points joined by a line.
 pub(super) struct Series {
-    pub(super) label: String,
+    /// None: the legend says nothing of it.
+    pub(super) label: Option<String>,
+    /// Series of one number have one colour; 0 is grey.
+    pub(super) color: usize,
     pub(super) points: Vec<(f64, f64)>,
     pub(super) style: Style,
 }
@@ -120,8 +123,11 @@ impl Panel {
             .y_label_formatter(&number)
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
-        for (index, series) in self.series.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
+        for series in &self.series {
+            let color = match series.color.checked_sub(1) {
+                Some(index) => Palette99::pick(index).to_rgba(),
+                None => BLACK.mix(0.5),
+            };
             let width = if series.style == Style::Simulated { 2 } else { 1 };
             let style = color.stroke_width(width);
             let line = series.points.iter().copied();
@@ -134,11 +140,12 @@ impl Panel {
                     chart.draw_series(DashedLineSeries::new(line, 5, 4, style))?;
                 }
             }
+            let Some(label) = &series.label else { continue };
             // The legend goes by elements with a label: one that shows nothing new.
             let first = series.points.iter().copied().take(1);
             chart
                 .draw_series(first.map(|point| Circle::new(point, 1, color.filled())))?
-                .label(&series.label)
+                .label(label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
         }
         chart

@@ -131,11 +131,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // A logarithm has no 0.
     let series = vec![
         Series {
-            label: "sent again on one slot + 1".into(),
+            label: Some("sent again on one slot + 1".into()),
+            color: 1,
             points: points(|row| f64::from(row.sent_again_per_slot + 1)),
             style: Style::Simulated,
         },
-        Series { label: "limit: 8 + 1".into(), points: points(|_| 9.0), style: Style::Formula },
+        Series {
+            label: Some("limit: 8 + 1".into()),
+            color: 2,
+            points: points(|_| 9.0),
+            style: Style::Formula,
+        },
     ];
     let panel = Panel {
         title: "One straggler".into(),

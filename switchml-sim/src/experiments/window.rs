@@ -77,9 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let rule =
         rows.iter().map(|row| (row.of_bandwidth_delay, (1.0 / row.of_bandwidth_delay).max(1.0))).collect();
     let series = vec![
-        Series { label: "simulated".into(), points, style: Style::Simulated },
+        Series { label: Some("simulated".into()), color: 1, points, style: Style::Simulated },
         Series {
-            label: "one window each round trip, or the link's rate".into(),
+            label: Some("one window each round trip, or the link's rate".into()),
+            color: 2,
             points: rule,
             style: Style::Formula,
         },
