@@ -11,6 +11,8 @@
 //! | [`oracle`] | what an aggregator must answer, and what every rank must hold, as plainly as the rules say it |
 //! | [`record`] | packet traces as JSON |
 //! | [`tensors`] | tensors of any type, as a rank reduces them |
+//! | [`trace`] | random packet traces, with the answers that the oracle gives |
+//! | [`session`] | processes that join, reduce and leave, and a switch; any of them may stop or die |
 //! | [`soak`] | random schedules, many |
 //! | [`published`] | the published algorithm, which has no seq to check |
 //!
@@ -25,5 +27,7 @@ pub mod published;
 // unpublished crate. So that there is one declaration, this crate has the program's file.
 #[path = "../../switchml-host-std/src/bin/switchml/replay/record.rs"]
 pub mod record;
+pub mod session;
 pub mod soak;
 pub mod tensors;
+pub mod trace;

@@ -5,7 +5,7 @@ mod experiments;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use experiments::{incast, loss, rate, soak, straggler, window};
+use experiments::{incast, loss, rate, soak, straggler, trace, window};
 
 /// Runs the protocol's own machines through an emulated network, in virtual time. Experiments write a table and a plot
 #[derive(Parser)]
@@ -23,6 +23,7 @@ enum Command {
     Straggler(straggler::Options),
     Incast(incast::Options),
     Soak(soak::Options),
+    Trace(trace::Options),
 }
 
 fn main() -> Result<()> {
@@ -33,5 +34,6 @@ fn main() -> Result<()> {
         Command::Straggler(options) => straggler::run(&options),
         Command::Incast(options) => incast::run(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::Trace(options) => trace::run(&options),
     }
 }

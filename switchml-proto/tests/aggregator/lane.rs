@@ -5,6 +5,7 @@ use switchml_proto::aggregator::{
 };
 use switchml_proto::wire::{Header, PayloadSize};
 use switchml_proto::{ChunkSize, JobId, LaneLayout, Rank, Seq, Window, WorldSize};
+use switchml_sim::oracle::{Answer, Verdict};
 
 /// Lends an aggregator the memory for `slots` slots of `largest_chunk` and two jobs of any size.
 pub(crate) fn with_aggregator<R>(
@@ -45,40 +46,30 @@ pub(crate) fn join(aggregator: &mut Aggregator<'_>, session: &Session) -> Result
     session.world_size.ranks().map(|rank: Rank| aggregator.bind(session.job, rank)).collect()
 }
 
-/// What came of a datagram, with the octets of the reply.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Outcome {
-    Consume,
-    Ignore,
-    Reject,
-    Unicast(Vec<u8>),
-    Multicast(Vec<u8>),
-}
-
 /// Hands a datagram in from the port of `rank`.
 pub(crate) fn deliver(
     aggregator: &mut Aggregator<'_>,
     ports: &[Port],
     rank: usize,
     datagram: &[u8],
-) -> Outcome {
-    let mut buffer = vec![0xaa; switchml_proto::wire::MAX_DATAGRAM_LEN];
-    match aggregator.handle_datagram(Some(ports[rank]), datagram) {
-        Egress::Consume => Outcome::Consume,
-        Egress::Ignore => Outcome::Ignore,
-        Egress::Reject(_) => Outcome::Reject,
+) -> Answer {
+    let (verdict, reply) = match aggregator.handle_datagram(Some(ports[rank]), datagram) {
+        Egress::Consume => (Verdict::Consume, None),
+        Egress::Ignore => (Verdict::Ignore, None),
+        Egress::Reject(_) => (Verdict::Reject, None),
         Egress::Unicast(reply) => {
             assert_eq!(reply.rank().index(), rank, "a unicast goes to the one who asked");
-            let len = reply.emit(&mut buffer);
-            buffer.truncate(len);
-            Outcome::Unicast(buffer)
+            (Verdict::Unicast, Some(reply))
         }
-        Egress::Multicast(reply) => {
-            let len = reply.emit(&mut buffer);
-            buffer.truncate(len);
-            Outcome::Multicast(buffer)
-        }
-    }
+        Egress::Multicast(reply) => (Verdict::Multicast, Some(reply)),
+    };
+    let reply = reply.map(|reply| {
+        let mut buffer = vec![0xaa; switchml_proto::wire::MAX_DATAGRAM_LEN];
+        let len = reply.emit(&mut buffer);
+        buffer.truncate(len);
+        buffer
+    });
+    Answer { verdict, reply }
 }
 
 /// A datagram of a session; without elements an exponent-only packet.

@@ -3,6 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod lane;
-mod oracle;
 mod properties;
 mod traces;

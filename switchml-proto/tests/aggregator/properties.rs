@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use switchml_proto::aggregator::{Counters, Egress, Session};
 use switchml_proto::{ChunkSize, Seq};
 
-use crate::lane::{Outcome, datagram, deliver, join, session, with_aggregator};
-use crate::oracle::{Contribution, Oracle};
+use switchml_sim::oracle::{Answer, Contribution, Lane, Verdict};
+
+use crate::lane::{datagram, deliver, join, session, with_aggregator};
 
 /// What happens next in a lane.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,7 @@ fn initial_seqs() -> impl Strategy<Value = u32> {
 /// Members of one session: which result each waits for in each slot, and all that was ever sent.
 struct Members {
     session: Session,
-    oracle: Oracle,
+    oracle: Lane,
     /// Next seq of each rank in each slot; it may be sent when the result W before it has come.
     next: Vec<Vec<u64>>,
     /// The result of these seqs was multicast. Every rank is taken to receive it at once.
@@ -74,7 +75,7 @@ impl Members {
         let first = (initial..initial + window).collect::<Vec<_>>();
         Self {
             session,
-            oracle: Oracle::new(n, window, initial),
+            oracle: Lane::new(n, window, initial),
             next: vec![first; n],
             done: Default::default(),
             sent: Vec::new(),
@@ -109,12 +110,12 @@ impl Members {
     }
 
     /// The datagram of a packet, and what must come of it.
-    fn expect(&mut self, seq: u64, rank: usize) -> (Vec<u8>, Outcome) {
+    fn expect(&mut self, seq: u64, rank: usize) -> (Vec<u8>, Answer) {
         self.sent.push((seq, rank));
         let sent = contribution(seq, rank, self.session.layout.chunk().elements());
         let octets = datagram(&self.session, Seq(seq as u32), sent.exponent, sent.digest, &sent.elements);
         let expected = self.oracle.deliver(seq, rank, &sent, &octets[..10]);
-        if matches!(expected, Outcome::Multicast(_)) {
+        if expected.verdict == Verdict::Multicast {
             self.done.insert(seq);
         }
         (octets, expected)
@@ -122,13 +123,13 @@ impl Members {
 }
 
 /// Counts outcomes as A-8 asks.
-fn tally(counters: &mut [u64; 5], outcome: &Outcome) {
-    counters[match outcome {
-        Outcome::Consume => 0,
-        Outcome::Multicast(_) => 1,
-        Outcome::Unicast(_) => 2,
-        Outcome::Ignore => 3,
-        Outcome::Reject => 4,
+fn tally(counters: &mut [u64; 5], answer: &Answer) {
+    counters[match answer.verdict {
+        Verdict::Consume => 0,
+        Verdict::Multicast => 1,
+        Verdict::Unicast => 2,
+        Verdict::Ignore => 3,
+        Verdict::Reject => 4,
     }] += 1;
 }
 
@@ -184,7 +185,8 @@ proptest! {
                     prop_assert_eq!(deliver(aggregator, &ports[usize::from(which)], rank, &octets), expected);
                     // The other job's members cannot send it.
                     let other = &ports[usize::from(!which)];
-                    prop_assert_eq!(deliver(aggregator, other, rank % other.len(), &octets), Outcome::Reject);
+                    let answer = deliver(aggregator, other, rank % other.len(), &octets);
+                    prop_assert_eq!(answer.verdict, Verdict::Reject);
                 }
             }
             Ok(())

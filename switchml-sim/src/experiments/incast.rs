@@ -8,7 +8,7 @@ use switchml_sim::harness::{Place, Scenario};
 use switchml_sim::network::{Fault, Profile, octets_on_wire};
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// The aggregator on a server: all workers' packets meet in the queue before its link
@@ -63,12 +63,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let points = |value: fn(&Row) -> f64| rows.iter().map(|row| (row.queue_kib as f64, value(row))).collect();
     let series = vec![
         Series {
-            label: "time / ideal".into(),
+            label: Some("time / ideal".into()),
+            color: 1,
             points: points(|row| row.over_ideal),
             style: Style::Simulated,
         },
         Series {
-            label: "1 + packets sent again for each".into(),
+            label: Some("1 + packets sent again for each".into()),
+            color: 2,
             points: points(|row| 1.0 + row.sent_again),
             style: Style::Simulated,
         },
@@ -77,6 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         title: format!("{workers} workers into one queue"),
         x: "room of the queue, KiB",
         y: "ratio",
+        legend: Legend::UpperRight,
         series,
     };
     plot(&common.out, "incast", &note, &[panel])

@@ -10,7 +10,7 @@ use switchml_sim::harness::{Scenario, Timers};
 use switchml_sim::network::Loss;
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Inflation of the time by random loss on every link: with this project's retransmission, and with a fixed timeout of 1 ms
@@ -110,12 +110,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let series = [Recovery::Fixed, Recovery::Ours].map(|recovery| {
         let rows = rows.iter().filter(|row| row.recovery == recovery.name());
         let points = rows.map(|row| (row.loss_percent, row.inflation_mean)).collect();
-        Series { label: recovery.name().into(), points, style: Style::Simulated }
+        Series {
+            label: Some(recovery.name().into()),
+            color: if recovery == Recovery::Ours { 1 } else { 2 },
+            points,
+            style: Style::Simulated,
+        }
     });
     let panel = Panel {
         title: "Inflation of the time by loss".into(),
         x: "datagrams that every link loses, percent",
         y: "time / time without loss",
+        legend: Legend::UpperLeft,
         series: series.into(),
     };
     plot(&common.out, "loss", &note, &[panel])

@@ -8,6 +8,7 @@ mod parallel;
 pub(crate) mod rate;
 pub(crate) mod soak;
 pub(crate) mod straggler;
+pub(crate) mod trace;
 pub(crate) mod window;
 
 use core::time::Duration;

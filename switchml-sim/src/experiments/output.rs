@@ -34,7 +34,10 @@ fn file(dir: &Path, name: &str, extension: &str) -> Result<PathBuf> {
 
 /// Points joined by a line.
 pub(super) struct Series {
-    pub(super) label: String,
+    /// None: the legend says nothing of it.
+    pub(super) label: Option<String>,
+    /// Series of one number have one colour; 0 is grey.
+    pub(super) color: usize,
     pub(super) points: Vec<(f64, f64)>,
     pub(super) style: Style,
 }
@@ -53,11 +56,16 @@ pub(super) struct Panel {
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
+    pub(super) legend: SeriesLabelPosition,
     pub(super) series: Vec<Series>,
 }
 
-const PANEL: (u32, u32) = (460, 420);
-const FOOT: u32 = 26;
+pub(super) use plotters::chart::SeriesLabelPosition as Legend;
+
+/// Width and height, in pixels.
+const PANEL: (u32, u32) = (600, 440);
+/// Height of a line of the note, and about the width of a character in it.
+const NOTE: (u32, u32) = (15, 6);
 
 /// Draws panels side by side as SVG, with the note below.
 ///
@@ -65,10 +73,12 @@ const FOOT: u32 = 26;
 /// If the file cannot be written.
 pub(super) fn plot(dir: &Path, name: &str, note: &str, panels: &[Panel]) -> Result<()> {
     let path = file(dir, name, "svg")?;
-    let size = (PANEL.0 * panels.len() as u32, PANEL.1 + FOOT);
+    let width = PANEL.0 * panels.len() as u32;
+    let note = wrap(note, (width / NOTE.1) as usize);
+    let size = (width, PANEL.1 + NOTE.0 * note.len() as u32 + 6);
     {
         let root = SVGBackend::new(&path, size).into_drawing_area();
-        draw(&root, note, panels).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        draw(&root, &note, panels).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
     }
     println!("{}", path.display());
     Ok(())
@@ -78,12 +88,14 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 fn draw(
     root: &Area<'_>,
-    note: &str,
+    note: &[String],
     panels: &[Panel],
 ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'static> as DrawingBackend>::ErrorType>> {
     root.fill(&WHITE)?;
     let (upper, foot) = root.split_vertically(PANEL.1);
-    foot.draw(&Text::new(note.to_owned(), (10, 4), ("sans-serif", 11).into_font()))?;
+    for (line, y) in note.iter().zip((0..).step_by(NOTE.0 as usize)) {
+        foot.draw(&Text::new(line.clone(), (10, y), ("sans-serif", 11).into_font()))?;
+    }
     for (area, panel) in upper.split_evenly((1, panels.len())).iter().zip(panels) {
         panel.draw(area)?;
     }
@@ -111,8 +123,11 @@ impl Panel {
             .y_label_formatter(&number)
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
-        for (index, series) in self.series.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
+        for series in &self.series {
+            let color = match series.color.checked_sub(1) {
+                Some(index) => Palette99::pick(index).to_rgba(),
+                None => BLACK.mix(0.5),
+            };
             let width = if series.style == Style::Simulated { 2 } else { 1 };
             let style = color.stroke_width(width);
             let line = series.points.iter().copied();
@@ -125,21 +140,38 @@ impl Panel {
                     chart.draw_series(DashedLineSeries::new(line, 5, 4, style))?;
                 }
             }
+            let Some(label) = &series.label else { continue };
             // The legend goes by elements with a label: one that shows nothing new.
             let first = series.points.iter().copied().take(1);
             chart
                 .draw_series(first.map(|point| Circle::new(point, 1, color.filled())))?
-                .label(&series.label)
+                .label(label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
+            .position(self.legend.clone())
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 11))
             .draw()
     }
+}
+
+/// Lines of at most `width` characters, if no word is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// From a little below the smallest to a little above the largest.

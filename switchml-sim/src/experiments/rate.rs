@@ -8,7 +8,7 @@ use switchml_sim::harness::Scenario;
 use switchml_sim::network::octets_on_wire;
 
 use super::job::{all_reduce, seconds, window};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Elements a second against the number of workers, beside the ceiling that headers leave, a ring, and a parameter server
@@ -121,19 +121,25 @@ fn row(options: &Options, gbit: u64, chunk: usize, workers: usize) -> Result<Row
 fn panel(options: &Options, gbit: u64, rows: &[Row]) -> Panel {
     let of = |chunk: usize| rows.iter().filter(move |row| row.gbit == gbit && row.chunk == chunk);
     let mut series = Vec::new();
-    for &chunk in &options.chunk {
+    for (color, &chunk) in (1..).zip(&options.chunk) {
         let points = of(chunk).map(|row| (row.workers as f64, row.rate)).collect();
-        series.push(Series { label: format!("k = {chunk}"), points, style: Style::Simulated });
+        let label = Some(format!("k = {chunk} (dashed: the link's ceiling)"));
+        series.push(Series { label, color, points, style: Style::Simulated });
+        let points = of(chunk).map(|row| (row.workers as f64, row.link_ceiling)).collect();
+        series.push(Series { label: None, color, points, style: Style::Formula });
     }
     let first = options.chunk.first().copied().unwrap_or_default();
-    let mut formula = |label: &str, chunk, value: fn(&Row) -> f64| {
-        let points = of(chunk).map(|row| (row.workers as f64, value(row))).collect();
-        series.push(Series { label: label.to_owned(), points, style: Style::Formula });
+    let mut formula = |label: &str, color, value: fn(&Row) -> f64| {
+        let points = of(first).map(|row| (row.workers as f64, value(row))).collect();
+        series.push(Series { label: Some(label.to_owned()), color, points, style: Style::Formula });
     };
-    for &chunk in &options.chunk {
-        formula(&format!("ceiling of the link, k = {chunk}"), chunk, |row| row.link_ceiling);
+    formula("ring over TCP", 0, |row| row.ring);
+    formula("parameter server, one host", options.chunk.len() + 1, |row| row.parameter_server);
+    Panel {
+        title: format!("{gbit} Gbit/s"),
+        x: "workers",
+        y: "elements a second",
+        legend: Legend::LowerLeft,
+        series,
     }
-    formula("ring over TCP", first, |row| row.ring);
-    formula("parameter server, one host", first, |row| row.parameter_server);
-    Panel { title: format!("{gbit} Gbit/s"), x: "workers", y: "elements a second", series }
 }

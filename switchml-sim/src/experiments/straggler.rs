@@ -13,7 +13,7 @@ use switchml_sim::harness::{Scenario, Stop, Watch};
 use switchml_sim::network::{Datagram, Fault, Party, Sink};
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// One rank does nothing for a while: what the others send in vain, and when their timeouts are back to normal
@@ -131,13 +131,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // A logarithm has no 0.
     let series = vec![
         Series {
-            label: "sent again on one slot + 1".into(),
+            label: Some("sent again on one slot + 1".into()),
+            color: 1,
             points: points(|row| f64::from(row.sent_again_per_slot + 1)),
             style: Style::Simulated,
         },
-        Series { label: "limit: 8 + 1".into(), points: points(|_| 9.0), style: Style::Formula },
+        Series {
+            label: Some("limit: 8 + 1".into()),
+            color: 2,
+            points: points(|_| 9.0),
+            style: Style::Formula,
+        },
     ];
-    let panel = Panel { title: "One straggler".into(), x: "stop, milliseconds", y: "packets", series };
+    let panel = Panel {
+        title: "One straggler".into(),
+        x: "stop, milliseconds",
+        y: "packets",
+        legend: Legend::UpperLeft,
+        series,
+    };
     plot(&common.out, "straggler", &note, &[panel])
 }
 

@@ -8,7 +8,7 @@ use switchml_sim::harness::Scenario;
 use switchml_sim::network::octets_on_wire;
 
 use super::job::{all_reduce, seconds};
-use super::output::{Panel, Series, Style, plot, table};
+use super::output::{Legend, Panel, Series, Style, plot, table};
 use super::{Common, parallel};
 
 /// Time against the window, from a quarter of the bandwidth-delay product to four times as much
@@ -77,9 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let rule =
         rows.iter().map(|row| (row.of_bandwidth_delay, (1.0 / row.of_bandwidth_delay).max(1.0))).collect();
     let series = vec![
-        Series { label: "simulated".into(), points, style: Style::Simulated },
+        Series { label: Some("simulated".into()), color: 1, points, style: Style::Simulated },
         Series {
-            label: "one window each round trip, or the link's rate".into(),
+            label: Some("one window each round trip, or the link's rate".into()),
+            color: 2,
             points: rule,
             style: Style::Formula,
         },
@@ -88,6 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         title: "Time against the window".into(),
         x: "window / bandwidth-delay product",
         y: "time / ideal",
+        legend: Legend::UpperRight,
         series,
     };
     plot(&common.out, "window", &note, &[panel])

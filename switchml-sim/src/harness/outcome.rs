@@ -17,18 +17,6 @@ pub trait Watch: Sink {
 
     /// A lane of a worker has dealt with a datagram, or with a timer, and sent what was due.
     fn worker(&mut self, _at: Instant, _rank: usize, _lane: usize, _worker: &Worker<'_>) {}
-
-    /// The aggregator has taken a datagram, from a rank or from a stranger.
-    fn verdict(
-        &mut self,
-        _at: Instant,
-        _lane: usize,
-        _from: Option<usize>,
-        _datagram: &[u8],
-        _verdict: Verdict,
-        _reply: &[u8],
-    ) {
-    }
 }
 
 impl Watch for () {}

@@ -341,7 +341,6 @@ impl<P: Plane, A: Application, W: Watch> Run<'_, '_, P, A, W> {
             aggregator.reply.clear();
             let verdict = aggregator.plane.take(from, &datagram.octets, &mut aggregator.reply);
             counts.verdicts.count(verdict);
-            watch.verdict(*now, lane, from, &datagram.octets, verdict, &aggregator.reply);
             let to = match (verdict, from) {
                 (Verdict::Multicast, _) => 0..ranks.len(),
                 (Verdict::Unicast, Some(rank)) => rank..rank + 1,

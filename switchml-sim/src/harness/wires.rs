@@ -209,7 +209,10 @@ impl Strangers {
         let from = match self.dice.below(3) {
             0 => From::Stranger,
             1 => {
-                octets[1] = octets[1].wrapping_add(1); // another job's number: every packet has a header
+                // Another job's number, unless the datagram was cut before it.
+                if let Some(job) = octets.get_mut(1) {
+                    *job = job.wrapping_add(1);
+                }
                 From::Sender
             }
             _ => {
