@@ -11,9 +11,6 @@ const INITIAL: u32 = 32;
 /// all; and even 64 ranks with so many packets of 1 KiB each fill half a mebibyte only.
 const LEAST: u32 = 8;
 
-/// A share of lost packets that is never put down to chance: one in so many.
-const HEAVY: u32 = 4;
-
 /// How long a shortest round trip is remembered, at least; at most twice as long.
 const MEMORY: Duration = Duration::from_secs(5);
 
@@ -100,20 +97,20 @@ impl Congestion {
         }
     }
 
-    /// A packet is taken for lost because packets that were sent later have been answered (T-9). A deadline that passed says
-    /// nothing of the path: a rank may just be late.
+    /// A packet that was sent once is taken for lost, because packets that were sent later have been answered (T-9). A
+    /// deadline that passed says nothing of the path: a rank may just be late.
     pub(super) fn lose(&mut self) {
         self.round.lost += 1;
     }
 
     fn end_round(&mut self, now: Instant) {
         let round = core::mem::replace(&mut self.round, Round::new(now));
-        // Not zero: a result ends the round. At most 2 W.
-        let packets = round.lost + round.accepted;
         let is_queued =
             (round.shortest.zip(self.shortest.get())).is_some_and(|(round, path)| round > path + path / 2);
-        if round.lost > 0 && (is_queued || round.lost * HEAVY > packets) {
+        if round.lost > 0 && is_queued {
             self.growth = Growth::Additive;
+            // Not zero: a result ends the round. At most 2 W.
+            let packets = round.lost + round.accepted;
             let share = u64::from(round.lost) * u64::from(self.limit) / u64::from(2 * packets);
             // At most half of the limit, which fits.
             self.limit = (self.limit - share as u32).max(LEAST.min(self.window) * PACKET);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Worker;
 use super::outcome::{Failure, Waiting};
-use super::slots::{Queue, Slot};
+use super::slots::{Queue, Sendings, Slot};
 use crate::time::Instant;
 
 impl Worker<'_> {
@@ -22,12 +22,10 @@ impl Worker<'_> {
         // Packets that would be due soon go along. Otherwise those sent a microsecond apart would each double the
         // back-off, and the last ones of a window wait for seconds.
         let soon = self.now + self.rto.current() / 4;
-        for queue in [Queue::SentOnce, Queue::SentAgain] {
-            while let Some(index) = self.slots.first(queue)
-                && self.deadline_of(self.slots.get(index)) <= soon
-            {
-                self.slots.enqueue(index, Queue::TimedOut);
-            }
+        while let Some(index) = self.slots.first(Queue::InFlight)
+            && self.deadline_of(self.slots.get(index)) <= soon
+        {
+            self.slots.enqueue(index, Queue::TimedOut);
         }
         self.rto.expire();
         self.stats.expiries += 1;
@@ -37,20 +35,19 @@ impl Worker<'_> {
     /// sending, as late as all others.
     pub(super) fn resend_overtaken(&mut self) {
         let allowance = self.rto.srtt().map_or(Duration::ZERO, |srtt| srtt / 4).max(self.config.reordering);
-        while let Some(index) = self.slots.first(Queue::SentOnce)
+        while let Some(index) = self.slots.first(Queue::InFlight)
             && self.slots.get(index).sent_at + allowance < self.answered_until
         {
-            self.congestion.lose();
+            if self.slots.get(index).sendings == Sendings::One {
+                self.congestion.lose();
+            }
             self.slots.enqueue(index, Queue::Overtaken);
         }
     }
 
     /// When the first packet under way is due, of those that are not queued already.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [Queue::SentOnce, Queue::SentAgain]
-            .into_iter()
-            .filter_map(|queue| Some(self.deadline_of(self.slots.get(self.slots.first(queue)?))))
-            .min()
+        self.slots.first(Queue::InFlight).map(|index| self.deadline_of(self.slots.get(index)))
     }
 
     fn deadline_of(&self, slot: &Slot) -> Instant {

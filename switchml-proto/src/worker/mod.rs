@@ -154,7 +154,7 @@ pub struct Worker<'s> {
     oldest: Seq,
     congestion: Congestion,
     rto: Rto,
-    /// Deadlines count from here for packets sent before: the end of the last back-off.
+    /// Deadlines count from here for packets sent before: the end of the last back-off, or the last result that came in turn.
     resumed_at: Instant,
     /// When a result was last accepted, or the first packet under way was sent (T-8).
     progress_at: Instant,
@@ -286,8 +286,7 @@ impl<'s> Worker<'s> {
         let slot = self.slots.get_mut(index);
         slot.sent_at = self.now;
         slot.sendings = if cause == Cause::First { Sendings::One } else { Sendings::More };
-        let sent = if cause == Cause::Overtaken { Queue::SentAgain } else { Queue::SentOnce };
-        self.slots.enqueue(index, sent);
+        self.slots.enqueue(index, Queue::InFlight);
         Some(self.build(place, &plan, packet, cause))
     }
 

@@ -132,7 +132,11 @@ impl Worker<'_> {
         }
 
         let round_trip = sent_once.then(|| self.now.since(sent_at));
-        if self.rto.accept(round_trip, self.under_way) == BackOff::Ended {
+        let back_off = self.rto.accept(round_trip, self.under_way);
+        // Nothing that was sent before it is still in flight: those behind it come in turn (RFC 6298 section 5.3).
+        let in_turn =
+            self.slots.first(Queue::InFlight).is_none_or(|first| sent_at <= self.slots.get(first).sent_at);
+        if in_turn || back_off == BackOff::Ended {
             self.resumed_at = self.now;
         }
         self.congestion.accept(self.now, sent_at, round_trip, in_flight);

@@ -55,10 +55,8 @@ pub(super) enum Queue {
     TimedOut,
     /// To be sent again, because later ones were answered.
     Overtaken,
-    /// Under way, sent once since it was new or last timed out; in order of sending.
-    SentOnce,
-    /// Under way, sent again as overtaken; in order of sending. Only its deadline will send it once more (T-9).
-    SentAgain,
+    /// In flight, in order of sending.
+    InFlight,
 }
 
 impl Queue {
@@ -68,12 +66,12 @@ impl Queue {
             Self::Ready => Some(Cause::First),
             Self::TimedOut => Some(Cause::Timeout),
             Self::Overtaken => Some(Cause::Overtaken),
-            Self::SentOnce | Self::SentAgain => None,
+            Self::InFlight => None,
         }
     }
 }
 
-const QUEUES: usize = 5;
+const QUEUES: usize = 4;
 
 /// No slot; a window has at most 2^14.
 const END: u16 = u16::MAX;
@@ -136,10 +134,7 @@ impl<'s> Slots<'s> {
 
     /// How many packets are in flight: sent, neither answered nor taken for lost.
     pub(super) fn in_flight(&self) -> u32 {
-        [Queue::SentOnce, Queue::SentAgain]
-            .into_iter()
-            .map(|queue| u32::from(self.ends[queue as usize].len))
-            .sum()
+        self.ends[Queue::InFlight as usize].len.into()
     }
 
     /// Slots whose packet was sent, and has no result.

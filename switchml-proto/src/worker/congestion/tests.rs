@@ -90,13 +90,13 @@ fn t10_it_does_not_grow_while_its_limit_is_not_in_the_way() {
 
 #[test]
 fn t10_queues_that_overflow_make_it_back_off_to_what_fits() {
-    for queue in [5, 20, 50, 200] {
+    for queue in [30, 50, 200] {
         let mut path = Path::new(1024, queue, None);
         path.run(20_000 * US);
         let before = path.sent;
         let (_, _, accepted) = path.run(20_000 * US);
         let sent = path.sent - before;
-        assert!(accepted >= 19_500 && sent <= 25_000, "{accepted} of {sent} with {queue}");
+        assert!(accepted >= 19_500 && sent <= 24_000, "{accepted} of {sent} with {queue}");
     }
 }
 
@@ -113,10 +113,13 @@ fn t10_losses_by_chance_do_not_keep_it_from_filling_the_path() {
 
 #[test]
 fn t10_a_few_packets_may_always_be_in_flight() {
-    let mut path = Path::new(128, 0, Some(2));
-    path.run(100_000 * US);
-    let (least, greatest, _) = path.run(100_000 * US);
-    assert!(least == 8 && greatest <= 12, "{least} to {greatest}");
+    let mut path = Path::new(128, 100, None);
+    path.run(1_000 * US);
+    for _ in 0..1000 {
+        path.congestion.lose();
+        path.congestion.accept(path.now, path.now, Some(1000 * US), 8);
+    }
+    assert_eq!(path.congestion.limit(), 8);
 }
 
 #[test]
