@@ -66,7 +66,7 @@ impl Worker<'_> {
             let Slot { seq, cells, .. } = slots.get(index);
             seq.hash(hasher);
             cells.hash(hasher);
-            matches!(slots.queue(index), Some(Queue::SentOnce | Queue::SentAgain)).hash(hasher);
+            matches!(slots.queue(index), Some(Queue::InFlight)).hash(hasher);
         }
         for queue in [Queue::Overtaken, Queue::TimedOut, Queue::Ready] {
             slots.in_order(queue).for_each(|index| index.hash(hasher));

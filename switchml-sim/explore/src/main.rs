@@ -22,6 +22,9 @@ mod states;
 mod tensors;
 mod trace;
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 

@@ -11,7 +11,7 @@ use switchml_proto::{Instant, LaneCount, LaneId};
 use crate::fault::Fault;
 use crate::oracle::Oracle;
 use crate::packets::{Packets, Set};
-use crate::scenario::{JOB, Scenario, Sending};
+use crate::scenario::{JOB, MAX_WINDOW, Scenario, Sending};
 use crate::states::{Key, KeyHasher};
 use crate::tensors::Tensors;
 
@@ -62,9 +62,8 @@ impl Input {
             Self::Start => 0,
             Self::Send => 1,
             Self::Timeout => 2,
-            // 1 to 4.
             Self::Flight(packets) => 2 + packets as usize,
-            Self::Arrival(result) => 7 + result,
+            Self::Arrival(result) => 3 + MAX_WINDOW + result,
         }
     }
 }
