@@ -1,8 +1,9 @@
 //! A worker's side of a state: the machine that ships, its memory, and what its rank has of the tensors.
 
-use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use core::hash::Hash;
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::panic::catch_unwind;
 
 use switchml_proto::wire::{MAX_DATAGRAM_LEN, Packet};
 use switchml_proto::worker::{Chunk, CollectiveId, Config, Event, Failure, Received, Slot, Snapshot, Worker};
