@@ -23,7 +23,8 @@
 //! value, and counted), it does not authenticate or encrypt, and it does not fragment: a data packet is one datagram.
 //!
 //! It is `no_std` without `alloc`, forbids `unsafe`, and does not panic on anything that comes from the network. The
-//! feature `defmt` adds `defmt::Format` to the public types, and changes nothing else.
+//! feature `defmt` adds `defmt::Format` to the public types, and changes nothing else. The feature `snapshot` lets a tool
+//! take machines apart from their memory and resume them on copies of it, to try many futures of one state.
 //!
 #![no_std]
 #![forbid(unsafe_code)]

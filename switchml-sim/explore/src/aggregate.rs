@@ -1,6 +1,6 @@
 //! The aggregator's side of a state: the machine that ships, over memory that can be copied.
 
-use std::hash::Hash;
+use core::hash::Hash;
 
 use switchml_proto::aggregator::{
     Aggregator, Egress, Job, Kernels, Phase, PhaseStatus, Port, PortEntry, Session, Storage,

@@ -22,6 +22,9 @@ mod states;
 mod tensors;
 mod trace;
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
@@ -39,7 +42,9 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A set of scenarios that takes less than two minutes.
+    /// Scenarios that take seconds: what mutants are tried with.
+    Brief,
+    /// Scenarios that take less than two minutes.
     Quick,
     /// All scenarios.
     Full,
@@ -74,6 +79,7 @@ struct One {
 
 fn main() -> Result<()> {
     match Options::parse().command {
+        Command::Brief => sound(sets::brief()),
         Command::Quick => sound(sets::quick()),
         Command::Full => sound(sets::full()),
         Command::Published => published(),

@@ -1,8 +1,9 @@
 //! A worker's side of a state: the machine that ships, its memory, and what its rank has of the tensors.
 
-use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use core::hash::Hash;
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::panic::catch_unwind;
 
 use switchml_proto::wire::{MAX_DATAGRAM_LEN, Packet};
 use switchml_proto::worker::{Chunk, CollectiveId, Config, Event, Failure, Received, Slot, Snapshot, Worker};
@@ -11,7 +12,7 @@ use switchml_proto::{Instant, LaneCount, LaneId};
 use crate::fault::Fault;
 use crate::oracle::Oracle;
 use crate::packets::{Packets, Set};
-use crate::scenario::{JOB, Scenario, Sending};
+use crate::scenario::{JOB, MAX_WINDOW, Scenario, Sending};
 use crate::states::{Key, KeyHasher};
 use crate::tensors::Tensors;
 
@@ -62,9 +63,8 @@ impl Input {
             Self::Start => 0,
             Self::Send => 1,
             Self::Timeout => 2,
-            // 1 to 4.
             Self::Flight(packets) => 2 + packets as usize,
-            Self::Arrival(result) => 7 + result,
+            Self::Arrival(result) => 3 + MAX_WINDOW + result,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! All schedules of one scenario, for stateright.
 
+use core::fmt;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stateright::{Model, Property};

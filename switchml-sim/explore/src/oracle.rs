@@ -5,7 +5,7 @@
 //! from chunk to chunk, and is largest at another rank each time, so that a chunk coded with another chunk's exponent
 //! becomes another sum.
 
-use std::ops::Range;
+use core::ops::Range;
 
 use switchml_proto::worker::CollectiveId;
 

@@ -59,7 +59,7 @@ pub(crate) struct TooMany;
 
 /// The numbers in a set, from the lowest.
 pub(crate) fn members(set: Set) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(set), |rest| Some(rest & rest.wrapping_sub(1)))
+    core::iter::successors(Some(set), |rest| Some(rest & rest.wrapping_sub(1)))
         .take_while(|rest| *rest != 0)
         .map(|rest| rest.trailing_zeros() as usize)
 }

@@ -4,7 +4,7 @@
 //! The layout of packets is ours, so that the same workers can drive it. It exists to show that the checks find what is
 //! wrong with it.
 
-use std::hash::Hash;
+use core::hash::Hash;
 
 use switchml_proto::wire::{Header, Packet};
 use switchml_proto::{Rank, Seq, Version, WorkerSet};

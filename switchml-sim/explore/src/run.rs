@@ -1,9 +1,10 @@
 //! Runs explorations, and tells what came of them.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 

@@ -14,6 +14,9 @@ pub(crate) const JOB: JobId = JobId(7);
 /// The most workers that a state has room for.
 pub(crate) const MAX_WORKERS: usize = 3;
 
+/// The most slots that inputs are numbered for; what is wider would take too long anyway.
+pub(crate) const MAX_WINDOW: usize = 4;
+
 /// Elements of a full chunk: few, so that states are cheap.
 pub(crate) const CHUNK: ChunkSize = ChunkSize::MIN;
 
@@ -140,6 +143,7 @@ impl Scenario {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((1..=MAX_WORKERS).contains(&self.workers), "1 to {MAX_WORKERS} workers");
         Window::new(self.window)?;
+        ensure!(self.window <= MAX_WINDOW, "a window of {MAX_WINDOW} at most");
         ensure!(self.packets() <= 32, "{self}: more than 32 packets");
         // Each packet is one request of each worker, and one result to each.
         ensure!(self.packets() as usize * self.workers <= 128, "{self}: more than 128 packets to tell apart");
@@ -158,11 +162,12 @@ impl fmt::Display for Scenario {
             Sending::Prompt => "prompt",
             Sending::Late => "late",
         };
-        write!(f, "--workers {workers} --window {window} --start {start} --sending {sending} --tensors ")?;
-        write_list(f, &self.tensors)?;
+        write!(f, "--workers {workers} --window {window} --start {start} --sending {sending}")?;
         if self.flight == Flight::Any {
             f.write_str(" --flight any")?;
         }
+        f.write_str(" --tensors ")?;
+        write_list(f, &self.tensors)?;
         if let Some(dissent) = &self.dissent {
             f.write_str(" --dissent ")?;
             write_list(f, dissent)?;

@@ -1,6 +1,6 @@
 //! One rank's tensors, of symbols.
 
-use std::ops::Range;
+use core::ops::Range;
 
 use switchml_proto::WorldSize;
 use switchml_proto::numeric::{
@@ -95,5 +95,5 @@ impl ChunkSource for Tensors<'_> {
 
 /// A chunk of `len` elements: symbols, then zeros.
 fn padded<const N: usize>(symbols: [i64; N], len: usize) -> impl Iterator<Item = i64> {
-    symbols.into_iter().chain(std::iter::repeat(0)).take(len.min(CHUNK.elements()))
+    symbols.into_iter().chain(core::iter::repeat(0)).take(len.min(CHUNK.elements()))
 }

@@ -155,3 +155,30 @@ fn too_few_elements_make_no_aggregator() {
     assert_eq!(error, StorageError::Elements { needed: 4 * K, got: 4 * K - 1 });
     assert_eq!(Storage::elements(usize::MAX, ChunkSize::MAX), usize::MAX);
 }
+
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_resumed_aggregator_goes_on_where_the_other_one_left_its_memory() {
+    let session = session(7, 2, 3, 4, 0);
+    let mut phases = [Phase::EMPTY; Storage::phases(8)];
+    let mut elements = [0; Storage::elements(8, ChunkSize::MIN)];
+    let (mut jobs, mut members) = ([Job::EMPTY; 1], [PortEntry::EMPTY; 2]);
+    let storage =
+        Storage { phases: &mut phases, elements: &mut elements, jobs: &mut jobs, ports: &mut members };
+    let mut first = Aggregator::new(storage, ChunkSize::MIN, Kernels::PORTABLE).unwrap();
+    let ports = join(&mut first, &session);
+    assert!(matches!(first.handle_datagram(Some(ports[0]), &full(&session, 0, 20)), Egress::Consume));
+
+    for value in [1, 2] {
+        let (mut phases, mut elements) = (phases, elements);
+        let (mut jobs, mut members) = (jobs, members);
+        let storage =
+            Storage { phases: &mut phases, elements: &mut elements, jobs: &mut jobs, ports: &mut members };
+        let mut copy = Aggregator::resume(storage, ChunkSize::MIN, Kernels::PORTABLE).unwrap();
+        let Egress::Multicast(reply) = copy.handle_datagram(Some(ports[1]), &full(&session, 0, value)) else {
+            panic!("the phase was not complete")
+        };
+        assert_eq!(result(&reply).1, Some(20 + value));
+        assert_eq!(copy.counters(ports[0]).unwrap().consumed, 1);
+    }
+}
