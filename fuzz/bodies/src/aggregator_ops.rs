@@ -109,7 +109,7 @@ impl Job {
         let k = *input.choose(&[32, 64])?;
         let turns: u32 = input.arbitrary::<u16>()?.into();
         // Half of them wrap soon.
-        let turns = if turns % 2 == 0 { turns } else { (turns % 8).wrapping_neg() };
+        let turns = if turns.is_multiple_of(2) { turns } else { (turns % 8).wrapping_neg() };
         let initial = turns.wrapping_mul(2 * window as u32);
         let base = if number == 1 { 0 } else { 8 };
         let session = session(number, n, base, window, k, initial);
