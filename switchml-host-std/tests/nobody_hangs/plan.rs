@@ -14,7 +14,6 @@ pub(crate) const WORLD: usize = 3;
 pub(crate) const ROUNDS: usize = 3;
 
 pub(crate) struct Plan {
-    pub(crate) seed: u64,
     pub(crate) victim: Victim,
     pub(crate) blow: Blow,
     pub(crate) moment: Moment,
@@ -69,13 +68,13 @@ impl Plan {
         };
         let after = Duration::from_micros(below(1000 * longest));
         let (elements, lanes) = (1 + below(300_000) as usize, 1 + below(2) as usize);
-        Self { seed, victim, blow, moment, after, elements, lanes }
+        Self { victim, blow, moment, after, elements, lanes }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed: _, victim, blow, moment, after, elements, lanes } = self;
+        let Self { victim, blow, moment, after, elements, lanes } = self;
         write!(f, "{victim:?}, {blow:?} {after:?} into {moment:?}, {elements} elements, {lanes} lanes")
     }
 }
