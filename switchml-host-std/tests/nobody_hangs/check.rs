@@ -120,7 +120,7 @@ fn check_time(plan: &Plan, record: &Record, made: &Made) -> Result<(), String> {
             // Of one that was never there nobody can tell more.
             (Outcome::Failed(Cause::JoinTimeout, _), _) => limit.max(made.began + JOIN_TIMEOUT + SECOND),
             // No lease begins before the switch has answered.
-            (Outcome::Failed(..), Victim::Switch) => limit.max(made.began + CONNECT_TIMEOUT + SECOND),
+            (_, Victim::Switch) => limit.max(last_join(record) + CONNECT_TIMEOUT + SECOND),
             (Outcome::Failed(..), Victim::Worker(_)) => limit,
             // All had to come first.
             (Outcome::Right | Outcome::Wrong(_), _) => limit.max(last_join(record) + LEASE + SECOND),

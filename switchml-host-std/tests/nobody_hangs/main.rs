@@ -13,6 +13,7 @@
 //! threads that only sleep, and allowed for.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how tests fail")]
+#![allow(clippy::print_stdout, reason = "it tells of each run")]
 #![cfg(unix)]
 
 mod check;

@@ -1,8 +1,8 @@
 //! A worker process: joins, reduces, checks, idles and leaves, and tells of each call when it begins and when it ends.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::Write;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use switchml_host_std::{Communicator, Error, ReduceOp, SessionFailure};
