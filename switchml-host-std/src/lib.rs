@@ -51,8 +51,8 @@ pub use switchml_proto;
 pub use switchml_proto::numeric::{Reduction as ReduceOp, ScalingFactor};
 
 pub use communicator::{
-    Bucket, Builder, Communicator, Error, Failed, Pending, Phase, ReduceOptions, Reduced, Reducible,
-    SessionFailure, TensorState, Waiting, WaitingFor,
+    Bucket, Builder, Canceller, Communicator, Error, Failed, Pending, Phase, ReduceOptions, Reduced,
+    Reducible, SessionFailure, TensorState, Waiting, WaitingFor,
 };
 pub use cpus::{CannotPlace, Cpus, InvalidCpus};
 pub use switch::{

@@ -91,6 +91,29 @@ fn i6_a_stopped_worker_is_named_within_the_lease() {
 }
 
 #[test]
+fn c3_an_interrupted_worker_tells_the_others() {
+    for signal in ["INT", "TERM"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (_switch, address) = switch("--lease 30 --loss 1");
+        let mut workers = workers(&directory, &address, 3);
+        let interrupted = workers.remove(1);
+        let start = Instant::now();
+        interrupted.signal(signal);
+        for worker in workers {
+            worker.end().failed_with("rank 1 gave up");
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "no lease is waited for: {:?}", start.elapsed());
+        let ended = interrupted.end();
+        assert_eq!(
+            (ended.code, ended.stderr.contains("switchml allreduce: ")),
+            (Some(130), false),
+            "{ended:?}"
+        );
+        assert_eq!(results(directory.path()), 0);
+    }
+}
+
+#[test]
 fn i6_a_killed_switch_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let (mut switch, address) = switch("--lease 1 --loss 1");

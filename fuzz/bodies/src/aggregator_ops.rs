@@ -109,7 +109,7 @@ impl Job {
         let k = *input.choose(&[32, 64])?;
         let turns: u32 = input.arbitrary::<u16>()?.into();
         // Half of them wrap soon.
-        let turns = if turns % 2 == 0 { turns } else { (turns % 8).wrapping_neg() };
+        let turns = if turns.is_multiple_of(2) { turns } else { (turns % 8).wrapping_neg() };
         let initial = turns.wrapping_mul(2 * window as u32);
         let base = if number == 1 { 0 } else { 8 };
         let session = session(number, n, base, window, k, initial);
@@ -127,10 +127,13 @@ impl Job {
     /// A well-formed packet near the seqs that are under way.
     fn packet(&self, input: &mut Unstructured<'_>, rank: usize) -> Result<Vec<u8>> {
         let window = i64::from(self.session.layout.window().get());
-        let ahead = i64::from(input.arbitrary::<u8>()?) % (4 * window + 1) - 3 * window + 1;
-        let seq = self.highest.wrapping_add_signed(ahead);
+        let ahead = i64::from(input.arbitrary::<u8>()?);
         // What a rank sends for a seq is one of a few things, so that ranks often agree, and sometimes do not.
         let variant = input.arbitrary::<u8>()?;
+        // Half of them begin a new phase in their slot.
+        let ahead =
+            if variant & 0x20 == 0 { ahead % window + 1 } else { ahead % (4 * window + 1) - 3 * window + 1 };
+        let seq = self.highest.wrapping_add_signed(ahead);
         let digest = if variant & 7 == 7 { 2 } else { 1 };
         let k = self.session.layout.chunk().elements();
         let count = if variant & 0x18 == 0x18 { 0 } else { k };

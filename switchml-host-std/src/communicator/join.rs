@@ -164,8 +164,11 @@ impl Joining<'_> {
             EndReason::Aborted { reason, culprit } => {
                 SessionFailure::aborted(reason, culprit, self.aggregator)
             }
-            // The last reason, and any that comes later.
-            _ => SessionFailure::AggregatorLost { address: self.aggregator, after: connect_timeout },
+            // The last reason, for one that was welcomed, and any that comes later.
+            _ => {
+                let after = self.member.lease().unwrap_or(connect_timeout);
+                SessionFailure::AggregatorLost { address: self.aggregator, after }
+            }
         };
         Error::Session { failure, tensor: TensorState::Untouched }
     }

@@ -1,6 +1,7 @@
 //! The all-reduce API: one rank of a job.
 
 mod builder;
+mod cancel;
 mod element;
 mod error;
 mod join;
@@ -23,6 +24,7 @@ use switchml_proto::wire::AbortReason;
 use switchml_proto::worker::{Collective, Conversion, Stats};
 
 pub use self::builder::Builder;
+pub use self::cancel::Canceller;
 pub use self::element::Reducible;
 pub use self::error::{Error, Phase, SessionFailure, TensorState};
 use self::lane::{Driven, Lane};
@@ -205,6 +207,12 @@ impl Communicator {
         }
     }
 
+    /// What ends the session for all ranks from another thread, while this one waits for a collective.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller::new(&self.session)
+    }
+
     /// What each lane has sent and received, up to the last collective that has ended in it.
     pub fn lane_stats(&self) -> impl Iterator<Item = Stats> {
         self.session.lanes.iter().map(|lane| *lock(&lane.stats))
@@ -305,12 +313,7 @@ impl Communicator {
 impl Drop for Communicator {
     fn drop(&mut self) {
         if thread::panicking() {
-            let rank = self.session.rank;
-            self.session.fail(
-                SessionFailure::Cancelled { rank: Some(rank) },
-                AbortReason::Cancelled,
-                Some(rank),
-            );
+            cancel::cancel(&self.session);
         }
         self.end_threads();
     }

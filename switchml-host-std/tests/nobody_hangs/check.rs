@@ -46,8 +46,7 @@ pub(crate) fn check(plan: &Plan, record: &Record) -> Result<String, String> {
                 Outcome::Wrong(element) => return Err(in_words(format!("element {element} is wrong"))),
                 Outcome::Failed(cause, words) => {
                     failed += 1;
-                    let touched = who < WORLD || plan.victim == Victim::Switch;
-                    check_failure(plan, record, &made, *cause, words, touched).map_err(in_words)?;
+                    check_failure(plan, record, who, &made, *cause, words).map_err(in_words)?;
                     if who < WORLD && victim_ended.contains(&made.call) && made.call != Call::Join {
                         return Err(in_words(format!("{:?} failed, which the victim had ended", made.call)));
                     }
@@ -66,13 +65,13 @@ pub(crate) fn check(plan: &Plan, record: &Record) -> Result<String, String> {
 fn check_failure(
     plan: &Plan,
     record: &Record,
+    who: usize,
     made: &Made,
     cause: Cause,
     words: &str,
-    touched: bool,
 ) -> Result<(), String> {
     let call = made.call;
-    if !touched {
+    if who >= WORLD && plan.victim != Victim::Switch {
         return Err(format!("{call:?} failed, which nothing had touched: {words}"));
     }
     if made.ended < record.struck {
@@ -86,8 +85,11 @@ fn check_failure(
     }
     let right = match plan.victim {
         Victim::Worker(rank) => {
-            let names = words.contains(&format!("rank {rank} "));
-            names && (cause == Cause::RankLost || cause == Cause::JoinTimeout && call == Call::Join)
+            let names = words.split(|c: char| !c.is_ascii_digit()).any(|number| number == rank.to_string());
+            // Of a victim that had joined nobody must wait for the join timeout, but one who came when the job was over.
+            let is_late = plan.late.is_some_and(|(late, _)| late == who);
+            let never_there = cause == Cause::JoinTimeout && (!record.victim_joined || is_late);
+            names && (cause == Cause::RankLost || never_there && call == Call::Join)
         }
         Victim::Switch => {
             let names = words.contains(&format!("the aggregator at {}", port_zero(&record.address)));
@@ -114,11 +116,14 @@ fn check_time(plan: &Plan, record: &Record, made: &Made) -> Result<(), String> {
     };
     let mut limit = made.began.max(from) + LEASE + SECOND;
     if made.call == Call::Join {
-        // Of one that was never there nobody can tell more.
-        limit = match &made.outcome {
-            Outcome::Failed(Cause::JoinTimeout, _) => limit.max(made.began + JOIN_TIMEOUT + SECOND),
-            Outcome::Failed(Cause::AggregatorLost, _) => limit.max(made.began + CONNECT_TIMEOUT + SECOND),
-            _ => limit,
+        limit = match (&made.outcome, plan.victim) {
+            // Of one that was never there nobody can tell more.
+            (Outcome::Failed(Cause::JoinTimeout, _), _) => limit.max(made.began + JOIN_TIMEOUT + SECOND),
+            // No lease begins before the switch has answered.
+            (_, Victim::Switch) => limit.max(last_join(record) + CONNECT_TIMEOUT + SECOND),
+            (Outcome::Failed(..), Victim::Worker(_)) => limit,
+            // All had to come first.
+            (Outcome::Right | Outcome::Wrong(_), _) => limit.max(last_join(record) + LEASE + SECOND),
         };
     }
     let late = made.ended.saturating_duration_since(limit + slack(record.machine_late));
@@ -127,6 +132,12 @@ fn check_time(plan: &Plan, record: &Record, made: &Made) -> Result<(), String> {
     }
     let took = made.ended.saturating_duration_since(made.began.max(from));
     Err(format!("{:?} took {took:?} from the blow or its beginning, {late:?} too long", made.call))
+}
+
+/// When the last worker began to join.
+fn last_join(record: &Record) -> Instant {
+    let joins = record.said.iter().flatten().filter(|(_, said)| *said == Said::Begins(Call::Join));
+    joins.map(|(at, _)| *at).max().unwrap_or(record.struck)
 }
 
 /// The victim may fail in any way, but has no wrong sums either, and comes to an end.

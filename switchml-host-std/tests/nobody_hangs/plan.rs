@@ -14,7 +14,6 @@ pub(crate) const WORLD: usize = 3;
 pub(crate) const ROUNDS: usize = 3;
 
 pub(crate) struct Plan {
-    pub(crate) seed: u64,
     pub(crate) victim: Victim,
     pub(crate) blow: Blow,
     pub(crate) moment: Moment,
@@ -23,6 +22,8 @@ pub(crate) struct Plan {
     /// Elements of each collective.
     pub(crate) elements: usize,
     pub(crate) lanes: usize,
+    /// Which other rank starts so late that the victim has to wait for it, perhaps for longer than a lease, and how late.
+    pub(crate) late: Option<(usize, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,13 +70,20 @@ impl Plan {
         };
         let after = Duration::from_micros(below(1000 * longest));
         let (elements, lanes) = (1 + below(300_000) as usize, 1 + below(2) as usize);
-        Self { seed, victim, blow, moment, after, elements, lanes }
+        let rank = if let Victim::Worker(rank) = victim { rank } else { 0 };
+        let late = (moment == Moment::Join && below(2) == 0)
+            .then(|| ((rank + 1) % WORLD, Duration::from_millis(100 + below(2400))));
+        Self { late, victim, blow, moment, after, elements, lanes }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed: _, victim, blow, moment, after, elements, lanes } = self;
-        write!(f, "{victim:?}, {blow:?} {after:?} into {moment:?}, {elements} elements, {lanes} lanes")
+        let Self { late, victim, blow, moment, after, elements, lanes } = self;
+        write!(f, "{victim:?}, {blow:?} {after:?} into {moment:?}, {elements} elements, {lanes} lanes")?;
+        match late {
+            Some((rank, time)) => write!(f, ", rank {rank} {time:?} late"),
+            None => Ok(()),
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! One run: the processes, the blow, and what they said.
 
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -29,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) struck: Instant,
     /// When it went on, if it did.
     pub(crate) resumed: Option<Instant>,
+    /// Whether the switch has seen all lanes of the victim join.
+    pub(crate) victim_joined: bool,
     /// How much later than asked a sleeping thread was woken, at worst.
     pub(crate) machine_late: Duration,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Record {
 /// Plays a run. What is wrong is told with all that was said.
 pub(crate) fn run(plan: &Plan) -> Result<String, String> {
     let lateness = Lateness::watch();
-    let (mut switch, address) = switch(&format!("--lease 1 --lanes {} --metrics 127.0.0.1:0", plan.lanes));
+    let (mut switch, address) = switch(&format!("-v --lease 1 --lanes {} --metrics 127.0.0.1:0", plan.lanes));
     let metrics = switch.says("metrics on ");
     let metrics =
         metrics.trim_start_matches("metrics on http://").trim_end_matches("/metrics").parse().unwrap();
@@ -44,7 +46,9 @@ pub(crate) fn run(plan: &Plan) -> Result<String, String> {
     let mut workers = Workers::start(plan, &address);
     let (struck, resumed) = workers.strike(plan, &mut switch);
     let said = workers.end(plan)?;
-    let record = Record { address: address.clone(), said, struck, resumed, machine_late: lateness.worst() };
+    let victim_joined = has_joined(plan, switch.said_so_far());
+    let machine_late = lateness.worst();
+    let record = Record { address: address.clone(), said, struck, resumed, victim_joined, machine_late };
     let summary =
         check::check(plan, &record).map_err(|why| format!("{why}\n{}", check::story(plan, &record)))?;
 
@@ -64,6 +68,13 @@ pub(crate) fn run(plan: &Plan) -> Result<String, String> {
     Ok(summary)
 }
 
+/// What the switch has told of the victim, if that is a worker.
+fn has_joined(plan: &Plan, log: &[String]) -> bool {
+    let Victim::Worker(rank) = plan.victim else { return false };
+    let created = log.iter().find_map(|line| line.strip_prefix("job struck, run 0: created as "));
+    created.is_some_and(|job| log.contains(&format!("job {job}: rank {rank} has joined")))
+}
+
 struct Workers {
     children: Vec<Child>,
     said: Vec<Vec<(Instant, Said)>>,
@@ -80,7 +91,8 @@ impl Workers {
         let neighbours = (0..NEIGHBOURS).map(|rank| ("neighbour", rank, NEIGHBOURS));
         let children = struck.chain(neighbours).enumerate().map(|(who, (job, rank, world))| {
             let (job, lanes, elements) = (job.to_owned(), plan.lanes, plan.elements);
-            start(&Task { address, job, rank, world, lanes, elements }, who, sender.clone())
+            let late = plan.late.filter(|&(late, _)| late == who).map_or(Duration::ZERO, |(_, time)| time);
+            start(&Task { address, job, rank, world, lanes, elements, late }, who, sender.clone())
         });
         let children: Vec<_> = children.collect();
         Self { said: vec![Vec::new(); children.len()], children, news, silent: 0 }

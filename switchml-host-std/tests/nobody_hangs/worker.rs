@@ -1,8 +1,8 @@
 //! A worker process: joins, reduces, checks, idles and leaves, and tells of each call when it begins and when it ends.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::Write;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use switchml_host_std::{Communicator, Error, ReduceOp, SessionFailure};
@@ -15,7 +15,7 @@ pub(crate) const TASK: &str = "NOBODY_HANGS_TASK";
 /// How long the aggregator may be silent at the start.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long others may take to join.
-pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the application computes between two collectives.
 const IDLE: Duration = Duration::from_millis(80);
 
@@ -27,6 +27,8 @@ pub(crate) struct Task {
     pub(crate) world: usize,
     pub(crate) lanes: usize,
     pub(crate) elements: usize,
+    /// How long it is late.
+    pub(crate) late: Duration,
 }
 
 /// What a worker tells.
@@ -83,6 +85,7 @@ pub(crate) fn heard(line: &str) -> Option<Said> {
 const MARK: &str = "@ ";
 
 fn play(task: &Task) -> Result<(), Error> {
+    std::thread::sleep(task.late);
     let mut communicator = call(Call::Join, || {
         Communicator::builder(task.address)
             .job(&task.job)

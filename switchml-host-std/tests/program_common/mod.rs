@@ -65,6 +65,12 @@ impl Running {
         }
     }
 
+    /// All that it has said on standard error until now.
+    pub(crate) fn said_so_far(&mut self) -> &[String] {
+        self.said.extend(self.stderr.try_iter());
+        &self.said
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());

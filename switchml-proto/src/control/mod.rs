@@ -51,7 +51,7 @@
 //!    (none) ------------> Joining -----------------> Ready ------------------> (none), the number rests
 //!       ^                  |   |                       |                          ^
 //!       |  all went away   |   | join timeout,         | lease out, left while    |
-//!       +------------------+   | abort                 | needed, abort            |
+//!       +------------------+   | lease out, abort      | needed, abort            |
 //!                              v                       v                          |
 //!                           Ending <-------------------+                          |
 //!                              |    all have acknowledged, or their leases ended  |

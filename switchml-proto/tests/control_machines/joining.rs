@@ -216,6 +216,18 @@ fn c2_a_join_timeout_below_the_connect_timeout_does_not_blame_a_rank_for_silence
 }
 
 #[test]
+fn w11_an_aggregator_that_dies_after_its_challenge_is_not_taken_for_a_small_path() {
+    let mut net = Net::new(0, CALM);
+    let process = net.join(member_config("job", 1, 0));
+    net.run_until(SECOND, |net| net.coordinator.counters().challenges == 1);
+    net.run(Duration::from_micros(500)); // the challenge is under way
+    net.switch_runs = false;
+    net.run(6 * SECOND);
+    let (_, reason) = net.processes[process].ended_at().unwrap();
+    assert_eq!(reason, EndReason::AggregatorSilent { lane: LaneId::ZERO });
+}
+
+#[test]
 fn c3_a_process_that_dies_while_joining_is_named_within_the_lease() {
     let mut net = Net::new(0, CALM);
     let survivors = [0, 2].map(|r| net.join(member_config("job", 4, r)));

@@ -1,14 +1,17 @@
 //! `switchml allreduce`: one worker, for an array on disk.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use switchml_host_std::{Communicator, ReduceOp, ReduceOptions, Reducible, ScalingFactor};
+use switchml_host_std::{Canceller, Communicator, ReduceOp, ReduceOptions, Reducible, ScalingFactor};
 use switchml_proto::{Rank, WorldSize};
 
 use crate::npy::{Array, Elements, Output};
@@ -90,11 +93,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut array = Array::read(&options.input)?;
     refuse_unknown_reductions(options, &array)?;
     let file = Output::create(&options.output)?;
-    remove_when_interrupted(&file)?;
+    let interrupt = Interrupt::watch(&file)?;
 
     let progress = Progress::new(array.octets(), Unit::Octets, options.loudness);
-    let outcome = work(options, &mut array, &progress);
+    let outcome = work(options, &mut array, &progress, &interrupt);
     progress.finish();
+    interrupt.wait_if_it_came();
     let (communicator, report) = outcome?;
     file.write(&array)?;
     if options.loudness.verbose {
@@ -107,8 +111,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Joins the job, and reduces the array in place.
-fn work(options: &Options, array: &mut Array, progress: &Progress) -> Result<(Communicator, Report)> {
+fn work(
+    options: &Options,
+    array: &mut Array,
+    progress: &Progress,
+    interrupt: &Interrupt,
+) -> Result<(Communicator, Report)> {
     let mut communicator = connect(options, progress)?;
+    interrupt.cancels(communicator.canceller());
     let start = Instant::now();
     let reduction = match options.op {
         Operation::Sum => ReduceOp::Sum,
@@ -156,14 +166,47 @@ fn refuse_unknown_reductions(options: &Options, array: &Array) -> Result<()> {
     Ok(())
 }
 
-/// What was made of the output is gone if the program is interrupted.
-fn remove_when_interrupted(file: &Output) -> Result<()> {
-    let part = file.part().to_path_buf();
-    ctrlc::set_handler(move || {
-        let _ = fs::remove_file(&part); // at most it stays
-        std::process::exit(130); // 128 and SIGINT, as shells say it
-    })
-    .context("no handler for interrupts can be set")
+/// What happens if the program is interrupted: the other ranks are told, and what was made of the output is gone.
+struct Interrupt(Arc<Interrupted>);
+
+#[derive(Default)]
+struct Interrupted {
+    canceller: OnceLock<Canceller>,
+    came: AtomicBool,
+}
+
+impl Interrupt {
+    /// How long the program goes on, so that the others are told again if a datagram is lost.
+    const FAREWELL: Duration = Duration::from_millis(100);
+
+    fn watch(file: &Output) -> Result<Self> {
+        let part = file.part().to_path_buf();
+        let interrupted = Arc::new(Interrupted::default());
+        let interrupt = Self(interrupted.clone());
+        ctrlc::set_handler(move || {
+            interrupted.came.store(true, Ordering::SeqCst);
+            if let Some(canceller) = interrupted.canceller.get() {
+                canceller.cancel();
+                thread::sleep(Self::FAREWELL);
+            }
+            let _ = fs::remove_file(&part); // at most it stays
+            std::process::exit(130); // 128 and SIGINT, as shells say it
+        })
+        .context("no handler for interrupts can be set")?;
+        Ok(interrupt)
+    }
+
+    fn cancels(&self, canceller: Canceller) {
+        // There is one communicator.
+        let _ = self.0.canceller.set(canceller);
+    }
+
+    /// The handler ends the program; what the interrupt has made fail needs no words.
+    fn wait_if_it_came(&self) {
+        while self.0.came.load(Ordering::SeqCst) {
+            thread::park();
+        }
+    }
 }
 
 fn connect(options: &Options, progress: &Progress) -> Result<Communicator> {

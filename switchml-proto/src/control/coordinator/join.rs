@@ -62,7 +62,10 @@ impl Coordinator<'_> {
         match admission {
             Admission::Again(at) => self.rejoin(now, source, at, join, padded),
             Admission::NewLane(_) | Admission::NewRank(_) | Admission::NewJob { .. } if !padded => {
+                // The same cookie again: it tells the lane that the aggregator lives, and the path is to blame (W-11).
                 self.counters.unpadded_joins += 1;
+                self.counters.challenges += 1;
+                self.answer(source, Message::Challenge { rank, lane, nonce, cookie: join.cookie });
                 Heard::Accepted
             }
             Admission::NewLane(at) => self.enroll_lane(now, source, at, join, plane),

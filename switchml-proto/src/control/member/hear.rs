@@ -121,6 +121,7 @@ impl Member {
         }
         if !state.is_proven() {
             // The aggregator has this lane, but nothing shows yet that data packets could come back (W-11).
+            state.heard_short();
             return Heard::Stale;
         }
         let Welcome { job, session, initial_seq, .. } = *welcome;

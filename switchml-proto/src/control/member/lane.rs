@@ -30,6 +30,8 @@ pub(super) struct Lane {
     last_sent: Instant,
     pace: Pace,
     path: Path,
+    /// What keeps it from being welcomed, as far as answers tell.
+    obstacle: Obstacle,
     progress: Progress,
     /// How long it waits between joins once it is welcomed.
     waiting: Duration,
@@ -78,6 +80,7 @@ impl Lane {
             last_sent: now,
             pace: Pace::starting(now),
             path: Path::Unproven,
+            obstacle: Obstacle::Silence,
             progress: Progress::Asking,
             waiting: WAITING,
         }
@@ -117,6 +120,9 @@ impl Lane {
 
     /// A challenge came; whether its cookie is new.
     pub(super) fn challenged(&mut self, now: Instant, cookie: u64) -> bool {
+        if self.cookie == Some(cookie) {
+            self.heard_short();
+        }
         if self.is_ready() || self.cookie == Some(cookie) {
             return false;
         }
@@ -127,6 +133,13 @@ impl Lane {
         self.progress = Progress::Asking;
         self.pace.restart(at);
         true
+    }
+
+    /// A short answer came. If it is to a short join, the padded ones before it had none.
+    pub(super) fn heard_short(&mut self) {
+        if self.attempts >= TELLING_ATTEMPTS {
+            self.obstacle = Obstacle::SmallPath;
+        }
     }
 
     /// A welcome as long as a data packet came: the path is good.
@@ -153,6 +166,6 @@ impl Lane {
 
     /// What keeps the lane from being welcomed.
     pub(super) const fn obstacle(&self) -> Obstacle {
-        if self.attempts >= TELLING_ATTEMPTS { Obstacle::SmallPath } else { Obstacle::Silence }
+        self.obstacle
     }
 }

@@ -260,6 +260,12 @@ impl Member {
         self.ready
     }
 
+    /// The lease of the session that has welcomed this member, ready or not.
+    #[must_use]
+    pub fn lease(&self) -> Option<Duration> {
+        self.welcomed.map(|session| session.lease)
+    }
+
     fn datagram_len(&self) -> usize {
         self.config.chunk.datagram_len()
     }
