@@ -55,7 +55,7 @@ fn t6_a_whole_window_that_is_lost_is_sent_again_in_steps_of_twice_as_many() {
         worker.handle_timeout(now);
         let again = sendable(&mut worker, now);
         assert_eq!(again.len(), step);
-        now = now + MS;
+        now += MS;
         for packet in &again {
             answer(&mut worker, now, packet);
         }
