@@ -85,7 +85,7 @@ fn the_bench_gives_every_figure() {
     let ended = run("bench --quick --json").succeeded();
     let report = json(&ended.stdout);
     let figures = report["figures"].as_array().unwrap();
-    assert_eq!(figures.len(), 12, "{report}");
+    assert_eq!(figures.len(), 14, "{report}");
     for figure in figures {
         assert!(figure["value"].as_f64().is_some_and(|value| value > 0.0), "{figure}");
     }
