@@ -138,6 +138,7 @@
 //! ```
 
 mod coordinator;
+mod datagram;
 mod member;
 mod pace;
 
@@ -146,11 +147,14 @@ use core::time::Duration;
 
 pub use crate::phase::PhaseStatus;
 pub use coordinator::{
-    ControlCounters, Coordinator, CoordinatorConfig, CoordinatorEvent, CoordinatorStorage,
-    CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PortEntry, SessionEnd,
-    SessionPlan, SessionState, SessionView,
+    Audience, ControlCounters, Coordinator, CoordinatorConfig, CoordinatorDatagram, CoordinatorEvent,
+    CoordinatorStorage, CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PortEntry,
+    SessionEnd, SessionPlan, SessionState, SessionView,
 };
-pub use member::{EndReason, Member, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
+pub use datagram::ControlDatagram;
+pub use member::{
+    EndReason, Member, MemberConfig, MemberDatagram, MemberEvent, MemberTransmit, SessionParams,
+};
 
 use crate::ids::{Rank, WorldSize};
 use crate::wire::ControlError;

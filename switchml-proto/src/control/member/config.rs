@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::control::InvalidConfig;
+use crate::control::{ControlDatagram, InvalidConfig};
 use crate::ids::{
     ChunkSize, JobId, LaneCount, LaneId, LaneLayout, Rank, Seq, SessionId, Window, WorkerSet, WorldSize,
 };
@@ -86,6 +86,17 @@ pub struct MemberTransmit {
     pub lane: LaneId,
     /// Octets of the buffer to send.
     pub len: usize,
+}
+
+/// A datagram to send to the aggregator, that is not written yet.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct MemberDatagram {
+    /// From this lane's socket, to this lane's port at the aggregator.
+    pub lane: LaneId,
+    /// What to write.
+    pub datagram: ControlDatagram,
 }
 
 /// What a member has to tell its caller.

@@ -10,13 +10,13 @@ mod tests;
 
 use core::time::Duration;
 
-pub use config::{EndReason, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
+pub use config::{EndReason, MemberConfig, MemberDatagram, MemberEvent, MemberTransmit, SessionParams};
 use events::Events;
 use lane::{Lane, Obstacle, Shape};
 use pulse::Pulse;
 
 use super::pace::Pace;
-use super::{Heard, InvalidConfig};
+use super::{ControlDatagram, Heard, InvalidConfig};
 use crate::Instant;
 use crate::ids::{LaneCount, LaneId, Nonce, Rank, Seq, WorkerSet};
 use crate::wire::{AbortReason, Join, MAX_CONTROL_LEN, Message};
@@ -130,26 +130,33 @@ impl Member {
     /// # Panics
     /// If `buf` is shorter than [`transmit_capacity`](Self::transmit_capacity).
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let MemberDatagram { lane, datagram } = self.poll_datagram(now)?;
+        Some(MemberTransmit { lane, len: datagram.emit(buf) })
+    }
+
+    /// The next datagram that is due at `now`, for a caller that has yet to find room for it; otherwise as
+    /// [`poll_transmit`](Self::poll_transmit). It counts as sent.
+    pub fn poll_datagram(&mut self, now: Instant) -> Option<MemberDatagram> {
         self.clock = self.clock.max(now);
         let now = self.clock;
-        if let Some(transmit) = self.poll_acknowledgement(buf) {
+        if let Some(transmit) = self.poll_acknowledgement() {
             return Some(transmit);
         }
         match &mut self.state {
-            State::Joining => self.poll_join(now, buf),
-            State::Live(_) => self.poll_keep_alive(now, buf).or_else(|| self.poll_query(buf)),
+            State::Joining => self.poll_join(now),
+            State::Live(_) => self.poll_keep_alive(now).or_else(|| self.poll_query()),
             State::Leaving(farewell) | State::Withdrawing(farewell) => {
                 let lane = farewell.next_lane(now, self.config.lanes)?;
                 let SessionParams { job, session, .. } = farewell.session;
                 let leave = Message::Leave { job, rank: self.config.rank, session, nonce: self.nonce };
-                Some(MemberTransmit { lane, len: leave.emit(buf) })
+                Some(MemberDatagram::short(lane, leave))
             }
             State::Aborting { reason, culprit, farewell } => {
                 let lane = farewell.next_lane(now, self.config.lanes)?;
                 let SessionParams { job, session, .. } = farewell.session;
                 let (reason, culprit) = (*reason, *culprit);
                 let abort = Message::Abort { job, rank: self.config.rank, session, reason, culprit };
-                Some(MemberTransmit { lane, len: abort.emit(buf) })
+                Some(MemberDatagram::short(lane, abort))
             }
             State::Over => None,
         }
@@ -297,14 +304,14 @@ impl Member {
         self.events.last(event);
     }
 
-    fn poll_acknowledgement(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_acknowledgement(&mut self) -> Option<MemberDatagram> {
         let lane = self.acknowledge.take()?;
         let session = self.welcomed?.session;
         let aborted = Message::Aborted { rank: self.config.rank, session, nonce: self.nonce };
-        Some(MemberTransmit { lane, len: aborted.emit(buf) })
+        Some(MemberDatagram::short(lane, aborted))
     }
 
-    fn poll_join(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_join(&mut self, now: Instant) -> Option<MemberDatagram> {
         let full = self.datagram_len();
         let mut lanes = self.config.lanes.lanes().zip(&mut self.lanes);
         let (lane, shape) = lanes.find_map(|(id, lane)| Some((id, lane.next_join(now)?)))?;
@@ -315,25 +322,30 @@ impl Member {
         let MemberConfig { name, run, world_size, rank, lanes, chunk, window, .. } = self.config;
         let nonce = self.nonce;
         let join = Join { name, run, world_size, rank, lanes, lane, chunk, window, nonce, cookie };
-        buf[..padded].fill(0);
-        let len = Message::Join(join).emit(buf).max(padded);
-        Some(MemberTransmit { lane, len })
+        Some(MemberDatagram { lane, datagram: ControlDatagram { message: Message::Join(join), padded } })
     }
 
-    fn poll_keep_alive(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_keep_alive(&mut self, now: Instant) -> Option<MemberDatagram> {
         let State::Live(pulse) = &mut self.state else { return None };
         let lane = pulse.beat(now, self.config.lanes)?;
         let SessionParams { job, session, .. } = self.ready?;
         let keep_alive = Message::KeepAlive { job, rank: self.config.rank, session, nonce: self.nonce };
-        Some(MemberTransmit { lane, len: keep_alive.emit(buf) })
+        Some(MemberDatagram::short(lane, keep_alive))
     }
 
-    fn poll_query(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_query(&mut self) -> Option<MemberDatagram> {
         let SessionParams { job, session, .. } = self.ready?;
         let mut queries = self.config.lanes.lanes().zip(&mut self.queries);
         let (lane, seq) = queries.find_map(|(lane, query)| Some((lane, query.take()?)))?;
         let query = Message::Query { job, rank: self.config.rank, lane, session, seq };
-        Some(MemberTransmit { lane, len: query.emit(buf) })
+        Some(MemberDatagram::short(lane, query))
+    }
+}
+
+impl MemberDatagram {
+    /// One without padding.
+    const fn short(lane: LaneId, message: Message) -> Self {
+        Self { lane, datagram: ControlDatagram { message, padded: 0 } }
     }
 }
 
