@@ -1,0 +1,110 @@
+//! One lane of a rank: the core's worker, from the session's begin on.
+
+use switchml_proto::control::SessionParams;
+use switchml_proto::worker::{Collective, Config, Event, Failure, Slot, StartError, Stats, Worker};
+use switchml_proto::{Instant, LaneCount, LaneId};
+
+use crate::config::WorkerConfig;
+
+#[derive(Debug)]
+pub(super) struct Lane<'s> {
+    /// The slots, until the worker takes them.
+    slots: Option<&'s mut [Slot]>,
+    worker: Option<Worker<'s>>,
+    work: Work,
+}
+
+/// How far the open collective is in this lane.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Work {
+    Done,
+    /// To be started; not before a time, if the packet numbers would come round too soon (W-3).
+    Requested {
+        not_before: Option<Instant>,
+    },
+    Open,
+}
+
+impl<'s> Lane<'s> {
+    pub(super) fn new(slots: &'s mut [Slot]) -> Self {
+        Self { slots: Some(slots), worker: None, work: Work::Done }
+    }
+
+    /// The session is ready.
+    pub(super) fn begin(&mut self, config: &WorkerConfig, session: &SessionParams, id: LaneId, lanes: usize) {
+        let (Some(slots), Ok(lanes)) = (self.slots.take(), LaneCount::new(lanes)) else { return };
+        let mut lane = Config::new(session.job, session.layout, session.initial_seq, id, lanes);
+        lane.rto = config.rto;
+        lane.reordering = config.reordering;
+        lane.stall_time = config.stall_time;
+        let worker = Worker::new(lane, slots);
+        self.worker = Some(worker.expect("the welcome and the configuration were checked"));
+    }
+
+    /// The worker, once the session is ready.
+    pub(super) fn worker(&mut self) -> Option<&mut Worker<'s>> {
+        self.worker.as_mut()
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.worker.as_ref().map_or_else(Stats::default, |worker| *worker.stats())
+    }
+
+    /// A collective is to be started.
+    pub(super) fn request(&mut self) {
+        self.work = Work::Requested { not_before: None };
+    }
+
+    /// Starts it, if it is to be started now.
+    pub(super) fn start(&mut self, collective: Collective, now: Instant) {
+        let (Work::Requested { not_before }, Some(worker)) = (self.work, &mut self.worker) else { return };
+        if not_before.is_some_and(|not_before| now < not_before) {
+            return;
+        }
+        match worker.start(collective, now) {
+            Ok(_) => self.work = Work::Open,
+            Err(StartError::SequenceSpace { retry_at }) => {
+                self.work = Work::Requested { not_before: Some(retry_at) };
+            }
+            // No collective is open, and its length was checked: what is left is a failure, which is an event too.
+            Err(_) => {}
+        }
+    }
+
+    /// When a collective that could not start is to be started.
+    pub(super) fn not_before(&self) -> Option<Instant> {
+        match self.work {
+            Work::Requested { not_before } => not_before,
+            Work::Done | Work::Open => None,
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if let Some(worker) = &mut self.worker {
+            worker.handle_timeout(now);
+        }
+    }
+
+    /// Takes note of what has ended, and returns the worker's failure, if it has failed.
+    pub(super) fn events(&mut self) -> Option<Failure> {
+        let worker = self.worker.as_mut()?;
+        while let Some(event) = worker.poll_event() {
+            if let Event::Finished(_) = event {
+                self.work = Work::Done;
+            }
+        }
+        worker.failure()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.work == Work::Done
+    }
+
+    /// The session is over.
+    pub(super) fn stop(&mut self) {
+        self.work = Work::Done;
+        if let Some(worker) = &mut self.worker {
+            worker.fail(Failure::Left);
+        }
+    }
+}
