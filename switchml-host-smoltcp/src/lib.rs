@@ -10,6 +10,8 @@ mod config;
 mod counters;
 #[cfg(any(feature = "smoltcp", feature = "embassy-net"))]
 mod element;
+#[cfg(feature = "embassy-net")]
+pub mod embassy;
 #[cfg(any(feature = "smoltcp", feature = "embassy-net"))]
 mod error;
 #[cfg(any(feature = "smoltcp", feature = "embassy-net"))]

@@ -41,7 +41,7 @@ pub struct Aggregator<'s, const LANES: usize = 1> {
 /// The sockets of one lane, both bound to its port.
 ///
 /// Add the one for strangers to the socket set after the one for members: the stack gives what comes to the first. It needs
-/// room for two control messages of 188 octets, and sends short answers only: challenges, rejections, hints.
+/// room for two control messages each way, of [`MAX_CONTROL_LEN`](switchml_proto::wire::MAX_CONTROL_LEN) octets, and sends short answers only: challenges, rejections, hints.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
 pub struct LaneSockets {

@@ -175,9 +175,16 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         self.rank.leave(from_smoltcp(now));
     }
 
-    /// Ends the session for all ranks. Poll on until there is no time to poll at, so that all learn of it.
+    /// Ends the session for all ranks. Poll on until it [is over](Self::is_over), so that all learn of it.
     pub fn abort(&mut self, now: Instant) {
         self.rank.cancel(from_smoltcp(now));
+    }
+
+    /// Whether nothing is left to send or to wait for: the session has ended, and what had to be told was acknowledged, or a
+    /// lease has passed. Until then it is worth while to poll, also after a failure.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.rank.is_over()
     }
 
     /// Ranks that the aggregator was last waiting for, as far as it has told: it is asked when a result takes longer than
@@ -259,7 +266,7 @@ pub struct Collective<'c, 's, T, const LANES: usize = 1> {
 }
 
 impl<T: Reducible, const LANES: usize> Collective<'_, '_, T, LANES> {
-    /// Does all that can be done now, and keeps the session alive. Call it after each poll of the interface, and poll the
+    /// Does all that can be done now, and keeps the session alive, also after the end. Call it after each poll of the interface, and poll the
     /// interface again afterwards.
     ///
     /// # Errors

@@ -182,6 +182,11 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         self.fail(now, WorkerError::Cancelled, AbortReason::Cancelled, Some(self.config.rank));
     }
 
+    /// Whether nothing is left to send or to wait for: the session has ended, and all is said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.held.is_none() && self.member.poll_timeout().is_none()
+    }
+
     /// Does all that can be done now: takes the datagrams that the stack has received, lets time pass, and writes what is
     /// due into the transmit buffers. `tensor` is that of the open collective; without one a collective that is open has
     /// been given up.
