@@ -3,6 +3,7 @@
 use core::fmt;
 use core::future::poll_fn;
 use core::task::Poll;
+use core::time::Duration;
 
 use embassy_net::Stack;
 use embassy_net::udp::UdpSocket;
@@ -36,8 +37,9 @@ use crate::worker::{Driven, Rank, Reduced, WorkerStatus, WorkerStorage};
 /// up and sent again: both are counted. A link that goes down and comes up again, or an address that is lost and found,
 /// costs what retransmission takes. A new address is a new sender to the aggregator, and ends the session (W-10). If
 /// the aggregator's link address changes, the stack goes on with the old one until its neighbour cache forgets it, after
-/// a minute at most, or until the new one asks for this host's; embassy-net has no call that could be used here. So a job
-/// that shall survive that has a longer lease.
+/// a minute at most, or until the new one asks for this host's; embassy-net has no call that a stack in any configuration
+/// could be given here. [`silence`](Self::silence) tells when that may be so, and `Stack::set_config_v4` with the
+/// address that the stack has looks up neighbours anew.
 pub struct Worker<'s, const LANES: usize = 1> {
     rank: Rank<'s, LANES>,
     ports: [Port<'s>; LANES],
@@ -164,6 +166,12 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
     #[must_use]
     pub const fn status(&self) -> WorkerStatus {
         self.rank.status()
+    }
+
+    /// For how long the aggregator has said nothing, if it should have: longer than half a lease.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.rank.silence(now())
     }
 
     /// Ranks that the aggregator was last waiting for, as far as it has told: it is asked when a result takes longer than

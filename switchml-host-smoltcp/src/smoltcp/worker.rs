@@ -243,8 +243,7 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         now: switchml_proto::Instant,
         interface: &mut Interface,
     ) -> Option<switchml_proto::Instant> {
-        self.rank.silence(now)?;
-        let interval = self.rank.doubt_interval();
+        let interval = self.rank.silence(now)? / 4;
         if self.doubted_at.is_none_or(|doubted_at| now.since(doubted_at) >= interval) {
             self.doubted_at = Some(now);
             self.doubts += 1;

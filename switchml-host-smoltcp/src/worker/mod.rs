@@ -230,14 +230,6 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         (silent > session.lease / 2).then_some(silent)
     }
 
-    /// How long a silence may last before something is tried again.
-    pub(crate) fn doubt_interval(&self) -> Duration {
-        match self.state {
-            State::Ready(session) => session.lease / 8,
-            _ => PATIENCE,
-        }
-    }
-
     fn receive(
         &mut self,
         now: Instant,
