@@ -50,6 +50,7 @@ pub struct Progress {
     /// Where the worker is in its session's life.
     pub status: WorkerStatus,
     /// When to poll interface and worker next, if no packet comes before; never, if `None`.
+    #[cfg_attr(feature = "defmt", defmt(Debug2Format))]
     pub poll_at: Option<Instant>,
 }
 
@@ -62,6 +63,7 @@ pub enum Step {
     /// Results are missing.
     Working {
         /// When to poll interface and collective next, if no packet comes before.
+        #[cfg_attr(feature = "defmt", defmt(Debug2Format))]
         poll_at: Option<Instant>,
     },
     /// The tensor is the result.

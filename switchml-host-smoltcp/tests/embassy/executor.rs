@@ -2,10 +2,11 @@
 
 use core::pin::Pin;
 use core::task::{Context, Waker};
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Wake;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 

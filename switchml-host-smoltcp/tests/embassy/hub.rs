@@ -1,7 +1,7 @@
 //! Network drivers whose frames go through channels in memory, with one hub between them.
 
+use core::cell::RefCell;
 use core::task::{Context, Waker};
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 

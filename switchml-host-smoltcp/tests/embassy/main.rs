@@ -3,9 +3,9 @@
 mod executor;
 mod hub;
 
+use core::cell::RefCell;
 use core::net::Ipv4Addr;
 use core::time::Duration;
-use std::cell::RefCell;
 
 use embassy_net::udp::{PacketMetadata, UdpSocket};
 use embassy_net::{Config, Ipv4Cidr, Stack, StackResources, StaticConfigV4};

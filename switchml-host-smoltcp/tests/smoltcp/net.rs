@@ -1,6 +1,6 @@
 //! An Ethernet in memory, on virtual time, with the faults of real ones.
 
-use std::cell::RefCell;
+use core::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 

@@ -104,9 +104,6 @@ fn an_ipv6_aggregator_needs_the_feature() {
 fn the_memory_of_small_configurations_is_small() {
     let worker = worker_ram::<1>(16);
     let aggregator = aggregator_ram::<128, 32, 8, 1, 1>();
-    println!(
-        "worker, 16 slots: {worker} octets; aggregator, 128 slots, k = 32, 8 workers: {aggregator} octets"
-    );
     assert!(worker <= 2 << 10, "{worker}");
     assert!(aggregator <= 64 << 10, "{aggregator}");
 }
