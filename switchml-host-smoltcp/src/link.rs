@@ -62,3 +62,6 @@ impl TransmitGuard {
         self.packets += 1;
     }
 }
+
+#[cfg(all(test, feature = "smoltcp"))]
+mod tests;

@@ -1,4 +1,4 @@
-//! Workers and aggregators as tasks on the caller's [`embassy-net`](::embassy_net) stack.
+//! Workers and aggregators as tasks on the caller's embassy-net stack.
 //!
 //! The caller owns executor, stack and sockets, and runs the stack's runner as a task of its own. Nothing here spawns, and
 //! no executor is chosen: every call is a future, and time is that of `embassy-time`.

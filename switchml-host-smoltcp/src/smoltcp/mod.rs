@@ -1,4 +1,4 @@
-//! Workers and aggregators on the caller's [`smoltcp`](::smoltcp) interface and sockets.
+//! Workers and aggregators on the caller's smoltcp interface and sockets.
 //!
 //! The caller owns device, interface and socket set, and its loop: poll the interface, poll the worker, and poll the
 //! interface again before it waits, because the worker has filled transmit buffers. What a poll returns says until when to
