@@ -132,7 +132,7 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         root: switchml_proto::Rank,
     ) -> Result<(), WorkerError> {
         let collective = worker::Collective::broadcast(tensor.len() as u64, T::TYPE, root);
-        let purpose = Use::broadcast(root, self.rank.config().rank);
+        let purpose = Use::broadcast(root, self.rank.rank());
         self.run(collective, Loan { elements: tensor, purpose }).await.map(|_| ())
     }
 
@@ -203,7 +203,7 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         reduction: Reduction,
         factor: Option<ScalingFactor>,
     ) -> Result<Reduced, WorkerError> {
-        let rules = Rules { reduction, factor, world_size: self.rank.config().world_size };
+        let rules = Rules { reduction, factor, world_size: self.rank.world_size() };
         let collective = rules.collective::<T>(tensor.len());
         self.run(collective, Loan { elements: tensor, purpose: Use::Reduce(rules) }).await
     }

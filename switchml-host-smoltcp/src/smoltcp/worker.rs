@@ -159,7 +159,7 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         now: Instant,
     ) -> Result<Collective<'c, 's, T, LANES>, WorkerError> {
         let collective = worker::Collective::broadcast(tensor.len() as u64, T::TYPE, root);
-        let purpose = Use::broadcast(root, self.rank.config().rank);
+        let purpose = Use::broadcast(root, self.rank.rank());
         self.begin(collective, Loan { elements: tensor, purpose }, now)
     }
 
@@ -209,7 +209,7 @@ impl<'s, const LANES: usize> Worker<'s, LANES> {
         factor: Option<ScalingFactor>,
         now: Instant,
     ) -> Result<Collective<'c, 's, T, LANES>, WorkerError> {
-        let rules = Rules { reduction, factor, world_size: self.rank.config().world_size };
+        let rules = Rules { reduction, factor, world_size: self.rank.world_size() };
         let collective = rules.collective::<T>(tensor.len());
         self.begin(collective, Loan { elements: tensor, purpose: Use::Reduce(rules) }, now)
     }

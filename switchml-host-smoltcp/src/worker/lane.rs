@@ -1,17 +1,30 @@
 //! One lane of a rank: the core's worker, from the session's begin on.
 
+use core::time::Duration;
+
 use switchml_proto::control::SessionParams;
 use switchml_proto::worker::{Collective, Config, Event, Failure, Slot, StartError, Stats, Worker};
-use switchml_proto::{Instant, LaneCount, LaneId};
+use switchml_proto::{Instant, LaneCount, LaneId, RtoConfig};
 
 use crate::config::WorkerConfig;
 
 #[derive(Debug)]
 pub(super) struct Lane<'s> {
-    /// The slots, until the worker takes them.
-    slots: Option<&'s mut [Slot]>,
-    worker: Option<Worker<'s>>,
+    machine: Machine<'s>,
     work: Work,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "the large one is what stays, and there is no heap")]
+enum Machine<'s> {
+    /// What the worker will be made of, until the session is ready.
+    Parts {
+        slots: &'s mut [Slot],
+        rto: RtoConfig,
+        reordering: Duration,
+        stall_time: Duration,
+    },
+    Worker(Worker<'s>),
 }
 
 /// How far the open collective is in this lane.
@@ -26,28 +39,39 @@ enum Work {
 }
 
 impl<'s> Lane<'s> {
-    pub(super) fn new(slots: &'s mut [Slot]) -> Self {
-        Self { slots: Some(slots), worker: None, work: Work::Done }
+    pub(super) fn new(slots: &'s mut [Slot], config: &WorkerConfig) -> Self {
+        let WorkerConfig { rto, reordering, stall_time, .. } = *config;
+        Self { machine: Machine::Parts { slots, rto, reordering, stall_time }, work: Work::Done }
     }
 
     /// The session is ready.
-    pub(super) fn begin(&mut self, config: &WorkerConfig, session: &SessionParams, id: LaneId, lanes: usize) {
-        let (Some(slots), Ok(lanes)) = (self.slots.take(), LaneCount::new(lanes)) else { return };
-        let mut lane = Config::new(session.job, session.layout, session.initial_seq, id, lanes);
-        lane.rto = config.rto;
-        lane.reordering = config.reordering;
-        lane.stall_time = config.stall_time;
-        let worker = Worker::new(lane, slots);
-        self.worker = Some(worker.expect("the welcome and the configuration were checked"));
+    pub(super) fn begin(&mut self, session: &SessionParams, id: LaneId, lanes: usize) {
+        let (Machine::Parts { slots, rto, reordering, stall_time }, Ok(lanes)) =
+            (&mut self.machine, LaneCount::new(lanes))
+        else {
+            return;
+        };
+        let mut config = Config::new(session.job, session.layout, session.initial_seq, id, lanes);
+        (config.rto, config.reordering, config.stall_time) = (*rto, *reordering, *stall_time);
+        let worker = Worker::new(config, core::mem::take(slots));
+        self.machine = Machine::Worker(
+            worker.expect("the welcome and the configuration were checked, and the slots counted"),
+        );
     }
 
     /// The worker, once the session is ready.
     pub(super) fn worker(&mut self) -> Option<&mut Worker<'s>> {
-        self.worker.as_mut()
+        match &mut self.machine {
+            Machine::Parts { .. } => None,
+            Machine::Worker(worker) => Some(worker),
+        }
     }
 
     pub(super) fn stats(&self) -> Stats {
-        self.worker.as_ref().map_or_else(Stats::default, |worker| *worker.stats())
+        match &self.machine {
+            Machine::Parts { .. } => Stats::default(),
+            Machine::Worker(worker) => *worker.stats(),
+        }
     }
 
     /// A collective is to be started.
@@ -57,7 +81,8 @@ impl<'s> Lane<'s> {
 
     /// Starts it, if it is to be started now.
     pub(super) fn start(&mut self, collective: Collective, now: Instant) {
-        let (Work::Requested { not_before }, Some(worker)) = (self.work, &mut self.worker) else { return };
+        let work = self.work;
+        let (Work::Requested { not_before }, Some(worker)) = (work, self.worker()) else { return };
         if not_before.is_some_and(|not_before| now < not_before) {
             return;
         }
@@ -80,14 +105,14 @@ impl<'s> Lane<'s> {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if let Some(worker) = &mut self.worker {
+        if let Some(worker) = self.worker() {
             worker.handle_timeout(now);
         }
     }
 
     /// Takes note of what has ended, and returns the worker's failure, if it has failed.
     pub(super) fn events(&mut self) -> Option<Failure> {
-        let worker = self.worker.as_mut()?;
+        let Machine::Worker(worker) = &mut self.machine else { return None };
         while let Some(event) = worker.poll_event() {
             if let Event::Finished(_) = event {
                 self.work = Work::Done;
@@ -103,7 +128,7 @@ impl<'s> Lane<'s> {
     /// The session is over.
     pub(super) fn stop(&mut self) {
         self.work = Work::Done;
-        if let Some(worker) = &mut self.worker {
+        if let Some(worker) = self.worker() {
             worker.fail(Failure::Left);
         }
     }

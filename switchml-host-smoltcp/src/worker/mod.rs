@@ -6,10 +6,10 @@ mod storage;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use switchml_proto::control::{Heard, Member, MemberDatagram, MemberEvent, SessionParams};
+use switchml_proto::control::{Heard, MemberDatagram, MemberEvent, SessionParams, SizedMember};
 use switchml_proto::wire::{AbortReason, Class};
 use switchml_proto::worker::{Collective, Failure, Fidelity, Received, Slot};
-use switchml_proto::{Instant, LaneId, WorkerSet};
+use switchml_proto::{ChunkSize, Instant, LaneId, WorkerSet, WorldSize};
 
 use self::lane::Lane;
 pub use self::storage::{WorkerStorage, worker_ram};
@@ -63,8 +63,8 @@ pub(crate) struct Driven {
 /// One rank, on whatever stack.
 #[derive(Debug)]
 pub(crate) struct Rank<'s, const LANES: usize> {
-    config: WorkerConfig,
-    member: Member,
+    terms: Terms,
+    member: SizedMember<LANES>,
     lanes: [Lane<'s>; LANES],
     state: State,
     /// A control datagram that found a full transmit buffer.
@@ -75,7 +75,16 @@ pub(crate) struct Rank<'s, const LANES: usize> {
     next_question: Instant,
     /// When the aggregator was last heard.
     heard_at: Instant,
-    counters: WorkerCounters,
+    losses: Losses,
+}
+
+/// What is needed of the configuration after the join: it lies in RAM as long as the worker.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    rank: switchml_proto::Rank,
+    world_size: WorldSize,
+    chunk: ChunkSize,
+    aggregator: SocketAddr,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +93,14 @@ enum State {
     Ready(SessionParams),
     Left,
     Failed(WorkerError),
+}
+
+/// What the workers do not count themselves; see [`WorkerCounters`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    strangers: u64,
+    full: u64,
+    unroutable: u64,
 }
 
 /// The collective that is under way.
@@ -102,26 +119,29 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         now: Instant,
     ) -> Result<Self, SetupError> {
         let member = config.check(WorkerStorage::<WINDOW, LANES>::WINDOW, sockets)?;
-        let member = Member::new(member, config.nonce, now).map_err(|_| {
-            let WorkerConfig { rank, world_size, .. } = config;
-            SetupError::RankOutsideWorld { rank, world_size }
-        })?;
+        let WorkerConfig { rank, world_size, chunk, aggregator, .. } = config;
+        let member = SizedMember::new(member, config.nonce, now)
+            .map_err(|_| SetupError::RankOutsideWorld { rank, world_size })?;
         Ok(Self {
-            config,
+            terms: Terms { rank, world_size, chunk, aggregator },
             member,
-            lanes: storage.slots.each_mut().map(|slots: &mut [Slot; WINDOW]| Lane::new(slots)),
+            lanes: storage.slots.each_mut().map(|slots: &mut [Slot; WINDOW]| Lane::new(slots, &config)),
             state: State::Joining { missing: WorkerSet::EMPTY },
             held: None,
             open: None,
             missing: WorkerSet::EMPTY,
             next_question: now,
             heard_at: now,
-            counters: WorkerCounters::default(),
+            losses: Losses::default(),
         })
     }
 
-    pub(crate) const fn config(&self) -> &WorkerConfig {
-        &self.config
+    pub(crate) const fn rank(&self) -> switchml_proto::Rank {
+        self.terms.rank
+    }
+
+    pub(crate) const fn world_size(&self) -> WorldSize {
+        self.terms.world_size
     }
 
     pub(crate) const fn status(&self) -> WorkerStatus {
@@ -139,7 +159,8 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
     }
 
     pub(crate) fn counters(&self) -> WorkerCounters {
-        let mut counters = self.counters;
+        let Losses { strangers, full, unroutable } = self.losses;
+        let mut counters = WorkerCounters { strangers, full, unroutable, ..WorkerCounters::default() };
         for lane in &self.lanes {
             counters.add(lane.stats());
         }
@@ -158,7 +179,7 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
             State::Ready(_) => {}
         }
         // All lanes are asked before any starts, as nothing must have changed then.
-        let chunks = collective.len().div_ceil(collective.elements_per_chunk(self.config.chunk) as u64);
+        let chunks = collective.len().div_ceil(collective.elements_per_chunk(self.terms.chunk) as u64);
         if chunks.div_ceil(LANES as u64) >= MOST_CHUNKS {
             return Err(WorkerError::TooLong);
         }
@@ -179,7 +200,7 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
 
     /// Ends the session for all ranks.
     pub(crate) fn cancel(&mut self, now: Instant) {
-        self.fail(now, WorkerError::Cancelled, AbortReason::Cancelled, Some(self.config.rank));
+        self.fail(now, WorkerError::Cancelled, AbortReason::Cancelled, Some(self.terms.rank));
     }
 
     /// Whether nothing is left to send or to wait for: the session has ended, and all is said.
@@ -237,14 +258,14 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         link: &mut impl Link,
         tensor: &mut Option<&mut dyn Tensor>,
     ) {
-        let Self { config, member, lanes, open, heard_at, counters, .. } = self;
-        let aggregator = lane_address(config.aggregator, lane);
+        let Self { terms, member, lanes, open, heard_at, losses, .. } = self;
+        let aggregator = lane_address(terms.aggregator, lane);
         // There are at most 16 lanes: the configuration was checked.
         let Ok(id) = LaneId::new(lane) else { return };
         let state = &mut lanes[lane]; // `lane` is below LANES
         let mut take = |from: SocketAddr, datagram: &[u8]| {
             if from != aggregator {
-                counters.strangers += 1; // W-10
+                losses.strangers += 1; // W-10
                 return;
             }
             match Class::of(datagram) {
@@ -288,7 +309,7 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
                     self.state = State::Ready(session);
                     self.heard_at = now;
                     for (id, lane) in (0..).map_while(|id| LaneId::new(id).ok()).zip(&mut self.lanes) {
-                        lane.begin(&self.config, &session, id, LANES);
+                        lane.begin(&session, id, LANES);
                     }
                 }
                 MemberEvent::Status(report) => self.missing = report.missing,
@@ -380,13 +401,13 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
     fn transmit_control(&mut self, now: Instant, link: &mut impl Link) -> Option<Instant> {
         while let Some(due) = self.held.take().or_else(|| self.member.poll_datagram(now)) {
             let MemberDatagram { lane, datagram, .. } = due;
-            let to = lane_address(self.config.aggregator, lane.index());
+            let to = lane_address(self.terms.aggregator, lane.index());
             match link.send(lane.index(), to, datagram.capacity(), |buf| datagram.emit(buf)) {
                 Sent::Queued => {}
                 // The member repeats it.
-                Sent::Unroutable => self.counters.unroutable += 1,
+                Sent::Unroutable => self.losses.unroutable += 1,
                 Sent::Full => {
-                    self.counters.full += 1;
+                    self.losses.full += 1;
                     self.held = Some(due);
                     return Some(now + FULL_RETRY);
                 }
@@ -403,8 +424,8 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         link: &mut impl Link,
         tensor: &mut Option<&mut dyn Tensor>,
     ) -> Option<Instant> {
-        let to = lane_address(self.config.aggregator, lane);
-        let capacity = self.config.chunk.datagram_len();
+        let to = lane_address(self.terms.aggregator, lane);
+        let capacity = self.terms.chunk.datagram_len();
         let state = &mut self.lanes[lane]; // `lane` is below LANES
         let retry_at = state.not_before();
         let worker = state.worker()?;
@@ -419,10 +440,10 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
                 Sent::Unroutable => {
                     // As good as lost on the way: it is sent again when its time is up.
                     let _lost = worker.poll_transmit(now);
-                    self.counters.unroutable += 1;
+                    self.losses.unroutable += 1;
                 }
                 Sent::Full => {
-                    self.counters.full += 1;
+                    self.losses.full += 1;
                     return Some(now + FULL_RETRY);
                 }
             }

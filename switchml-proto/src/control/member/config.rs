@@ -111,7 +111,7 @@ pub enum MemberEvent {
     },
     /// All have joined: data may flow in every lane.
     Ready(SessionParams),
-    /// The answer to a query.
+    /// The answer to a query. Of several that no poll came between, the last.
     Status(StatusReport),
     /// It is over for this member, by a failure. The last event.
     Ended(EndReason),

@@ -11,7 +11,7 @@ mod tests;
 use core::time::Duration;
 
 pub use config::{EndReason, MemberConfig, MemberDatagram, MemberEvent, MemberTransmit, SessionParams};
-use events::Events;
+use events::{End, Events};
 use lane::{Lane, Obstacle, Shape};
 use pulse::Pulse;
 
@@ -24,18 +24,21 @@ use crate::wire::{AbortReason, Join, MAX_CONTROL_LEN, Message};
 /// No lease that a member is told is shorter than this; a shorter one is no lease.
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
-/// The member's machine.
+/// The member's machine, with room for all lanes that a job may have. A host with little memory takes a [`SizedMember`].
+pub type Member = SizedMember<{ LaneCount::MAX }>;
+
+/// The member's machine, with room for `LANES` lanes; 72 octets for each.
 ///
-/// Its calls take constant time, save that each looks at up to 16 lanes.
+/// Its calls take constant time, save that each looks at all its lanes.
 #[derive(Debug)]
-pub struct Member {
+pub struct SizedMember<const LANES: usize> {
     config: MemberConfig,
     nonce: Nonce,
     started: Instant,
     /// The latest time that any call told.
     clock: Instant,
     state: State,
-    lanes: [Lane; LaneCount::MAX],
+    lanes: [Lane; LANES],
     /// The session of the latest welcome; that the member is not in another one's is what `State::Live` says.
     welcomed: Option<SessionParams>,
     ready: Option<SessionParams>,
@@ -44,7 +47,7 @@ pub struct Member {
     told: Option<WorkerSet>,
     /// When the aggregator's last valid answer came.
     last_heard: Instant,
-    queries: [Option<Seq>; LaneCount::MAX],
+    queries: [Option<Seq>; LANES],
     /// The lane that owes the aggregator an acknowledgement of its abort.
     acknowledge: Option<LaneId>,
     events: Events,
@@ -77,13 +80,16 @@ struct Farewell {
     turn: usize,
 }
 
-impl Member {
+impl<const LANES: usize> SizedMember<LANES> {
     /// A member that begins to join at `now`. `nonce` must be random: it tells this process from any other (C-2).
     ///
     /// # Errors
-    /// [`InvalidConfig`] if the rank is not below the world size.
+    /// [`InvalidConfig`] if the rank is not below the world size, or the job has more lanes than there is room for.
     pub fn new(config: MemberConfig, nonce: Nonce, now: Instant) -> Result<Self, InvalidConfig> {
-        let MemberConfig { rank, world_size, .. } = config;
+        let MemberConfig { rank, world_size, lanes, .. } = config;
+        if usize::from(lanes.get()) > LANES {
+            return Err(InvalidConfig::Lanes { lanes, room: LANES });
+        }
         if rank.get() >= world_size.get() {
             return Err(InvalidConfig::RankOutsideWorld { rank, world_size });
         }
@@ -93,13 +99,13 @@ impl Member {
             started: now,
             clock: now,
             state: State::Joining,
-            lanes: [Lane::new(now); LaneCount::MAX],
+            lanes: [Lane::new(now); LANES],
             welcomed: None,
             ready: None,
             missing: WorkerSet::all(world_size).without(WorkerSet::EMPTY.with(rank)),
             told: None,
             last_heard: now,
-            queries: [None; LaneCount::MAX],
+            queries: [None; LANES],
             acknowledge: None,
             events: Events::default(),
         })
@@ -174,15 +180,15 @@ impl Member {
                 {
                     self.give_up(reason);
                 } else if self.lost_at().is_some_and(|at| at <= now) {
-                    self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+                    self.end(End::Failed(EndReason::AggregatorLost));
                 } else if now >= self.started + self.config.join_timeout {
                     self.give_up(EndReason::JoinTimeout { missing: self.missing });
                 }
             }
             State::Live(_) if self.lost_at().is_some_and(|at| at <= now) => {
-                self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+                self.end(End::Failed(EndReason::AggregatorLost));
             }
-            State::Leaving(farewell) if farewell.until <= now => self.end(MemberEvent::Left),
+            State::Leaving(farewell) if farewell.until <= now => self.end(End::Left),
             State::Withdrawing(farewell) | State::Aborting { farewell, .. } if farewell.until <= now => {
                 self.state = State::Over;
             }
@@ -231,7 +237,7 @@ impl Member {
         if let State::Joining | State::Live(_) = self.state {
             match self.welcomed {
                 Some(session) => self.state = State::Leaving(Farewell::new(session, self.clock)),
-                None => self.end(MemberEvent::Left),
+                None => self.end(End::Left),
             }
         }
     }
@@ -241,7 +247,7 @@ impl Member {
     pub fn abort(&mut self, now: Instant, reason: AbortReason, culprit: Option<Rank>) {
         self.clock = self.clock.max(now);
         if let State::Joining | State::Live(_) | State::Leaving(_) = self.state {
-            self.end(MemberEvent::Ended(EndReason::Aborted { reason, culprit }));
+            self.end(End::Failed(EndReason::Aborted { reason, culprit }));
             if let Some(session) = self.welcomed {
                 let farewell = Farewell::new(session, self.clock);
                 self.state = State::Aborting { reason, culprit, farewell };
@@ -293,15 +299,15 @@ impl Member {
     /// Ends joining. The place that the aggregator may hold for this rank is given back, so that the rank can be tried
     /// again at once.
     fn give_up(&mut self, reason: EndReason) {
-        self.end(MemberEvent::Ended(reason));
+        self.end(End::Failed(reason));
         if let Some(session) = self.welcomed {
             self.state = State::Withdrawing(Farewell::new(session, self.clock));
         }
     }
 
-    fn end(&mut self, event: MemberEvent) {
+    fn end(&mut self, end: End) {
         self.state = State::Over;
-        self.events.last(event);
+        self.events.last(end);
     }
 
     fn poll_acknowledgement(&mut self) -> Option<MemberDatagram> {
@@ -367,7 +373,7 @@ impl Farewell {
 }
 
 #[cfg(feature = "defmt")]
-impl defmt::Format for Member {
+impl<const LANES: usize> defmt::Format for SizedMember<LANES> {
     fn format(&self, f: defmt::Formatter<'_>) {
         defmt::write!(f, "Member {{ config: {}, state: {}, .. }}", self.config, self.state);
     }
