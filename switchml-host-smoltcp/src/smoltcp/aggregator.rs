@@ -24,7 +24,8 @@ use crate::counters::AggregatorCounters;
 /// all that the ranks may send unasked if it holds W datagrams for each of them.
 ///
 /// The interface's neighbour cache must have room for every rank; smoltcp's feature `iface-neighbor-cache-count-N` sets
-/// that, 8 by default. With fewer, each result waits for requests for link addresses.
+/// that, 8 by default. With fewer, each result waits for requests for link addresses. A lease
+/// that is shorter than the minute for which an entry lasts keeps results from waiting for a rank that has gone.
 ///
 /// # What a poll costs
 ///

@@ -10,7 +10,7 @@ mod worker;
 use core::net::SocketAddr;
 
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
-use smoltcp::socket::udp::{self, SendError, Socket, UdpMetadata};
+use smoltcp::socket::udp::{SendError, Socket, UdpMetadata};
 use smoltcp::time::Instant;
 use smoltcp::wire::IpEndpoint;
 
@@ -18,9 +18,6 @@ pub use self::aggregator::{Aggregator, LaneSockets};
 pub use self::worker::{Collective, Progress, Step, Worker};
 use crate::config::SocketShape;
 use crate::link::{Link, Sent, TransmitGuard};
-
-/// Octets of metadata in a socket's buffers, for each packet.
-pub const PACKET_METADATA: usize = size_of::<udp::PacketMetadata>();
 
 /// A caller's socket, and what guards its transmit buffer.
 #[derive(Debug)]

@@ -95,11 +95,14 @@ fn an_address_that_is_lost_and_found_in_mid_collective_is_counted() {
         |rank, now, host| {
             let since = (now - begun).total_millis();
             if rank == 1 && since >= 2 && own.is_empty() {
-                host.interface.update_ip_addrs(|addresses| own.extend(addresses.pop()));
+                host.interface.update_ip_addrs(|addresses| {
+                    own.extend_from_slice(addresses);
+                    addresses.clear();
+                });
             }
             if rank == 1 && since >= 1000 && host.interface.ip_addrs().is_empty() {
                 host.interface.update_ip_addrs(|addresses| {
-                    addresses.push(own[0]).expect("there is room for one");
+                    addresses.extend_from_slice(&own).expect("there was room for them");
                 });
             }
         },

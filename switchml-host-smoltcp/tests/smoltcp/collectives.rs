@@ -6,6 +6,8 @@ use switchml_proto::Rank;
 use switchml_proto::numeric::{Reduction, ScalingFactor};
 
 use crate::net::Faults;
+#[cfg(feature = "ipv6")]
+use crate::world::AMPLE;
 use crate::world::{Room, World};
 
 const FAULTS: Faults = Faults { drop: 20, duplicate: 10, corrupt: 10, reorder: 50, occupies: 5 };
@@ -89,6 +91,19 @@ fn bits_are_equal_on_all_ranks_and_within_the_bound_where_rounding_happens() {
         let bound = 0.5f64.powi(20) + 0.5f64.powi(24) * exact.abs() * 2.0;
         assert!((f64::from(*value) - exact).abs() <= bound, "element {i}: {value} for {exact}");
     }
+}
+
+#[cfg(feature = "ipv6")]
+#[test]
+fn w12_ipv6_does_the_same() {
+    let aggregator = (crate::world::ipv6(0), switchml_proto::wire::DEFAULT_PORT_BASE).into();
+    let mut world = World::<1>::configured(3, 15, AMPLE, |config| config.aggregator = aggregator, |_| ());
+    world.join();
+    world.net.set_faults(FAULTS);
+    let mut tensors = tensors(3, 1000, quarter);
+    let outcomes = world.all_reduce(&mut tensors, Reduction::Sum);
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_all(&tensors, |i| sum_of_quarters(3, i));
 }
 
 #[test]

@@ -38,6 +38,11 @@ pub(crate) fn ip(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, 1 + host as u8)
 }
 
+#[cfg(feature = "ipv6")]
+pub(crate) fn ipv6(host: usize) -> core::net::Ipv6Addr {
+    core::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1 + host as u16)
+}
+
 pub(crate) fn mac(host: usize) -> EthernetAddress {
     EthernetAddress([2, 0, 0, 0, 0, 1 + host as u8])
 }
@@ -54,7 +59,9 @@ impl Host {
         config.random_seed = host as u64;
         let mut interface = Interface::new(config, &mut plug, now);
         interface.update_ip_addrs(|addresses| {
-            addresses.push(IpCidr::new(ip(host).into(), 24)).expect("there is room for one");
+            addresses.push(IpCidr::new(ip(host).into(), 24)).expect("there is room for two");
+            #[cfg(feature = "ipv6")]
+            addresses.push(IpCidr::new(ipv6(host).into(), 64)).expect("there is room for two");
         });
         Self { interface, plug, sockets: SocketSet::new(Vec::new()) }
     }
