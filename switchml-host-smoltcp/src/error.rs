@@ -16,7 +16,7 @@ use switchml_proto::{LaneId, Rank, WorkerSet};
 pub enum WorkerError {
     /// The session is not ready yet. Nothing has changed.
     NotReady,
-    /// The collective would take 2^30 packets or more in a lane (W-3). Nothing has changed.
+    /// The collective has 2^29 chunks or more for a lane, which may be too many packets (W-3). Nothing has changed.
     TooLong,
     /// The aggregator refused the join (C-1).
     Rejected(RejectReason),
@@ -77,7 +77,7 @@ impl fmt::Display for WorkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotReady => f.write_str("the session is not ready yet"),
-            Self::TooLong => f.write_str("a collective of 2^30 or more packets in a lane"),
+            Self::TooLong => f.write_str("a collective of 2^29 or more chunks in a lane"),
             Self::Rejected(reason) => write!(f, "the aggregator refused the join: {reason}"),
             Self::AggregatorSilent { lane } => {
                 write!(

@@ -1,6 +1,10 @@
 //! What the machines need of a stack: to put datagrams into its transmit buffers, and to look at those that it received.
 
 use core::net::SocketAddr;
+use core::time::Duration;
+
+/// How long to wait before a full transmit buffer is tried again, if nothing else happens.
+pub(crate) const FULL_RETRY: Duration = Duration::from_millis(1);
 
 /// The sockets of one endpoint, one for each lane, as the driving loops see them.
 pub(crate) trait Link {

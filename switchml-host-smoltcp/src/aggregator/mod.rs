@@ -4,7 +4,6 @@ mod plane;
 mod storage;
 
 use core::net::SocketAddr;
-use core::time::Duration;
 
 use switchml_proto::aggregator::{Aggregator, Counters, Egress, Kernels, Storage};
 use switchml_proto::control::{
@@ -18,10 +17,7 @@ use self::plane::{Fanout, Lane, Plane};
 pub use self::storage::{AggregatorStorage, aggregator_ram};
 use crate::config::{AggregatorConfig, SetupError, SocketShape};
 use crate::counters::AggregatorCounters;
-use crate::link::{Link, Sent};
-
-/// How long to wait before a full transmit buffer is tried again, if nothing else happens.
-const FULL_RETRY: Duration = Duration::from_millis(1);
+use crate::link::{FULL_RETRY, Link, Sent};
 
 /// Which socket of a lane a datagram takes.
 ///

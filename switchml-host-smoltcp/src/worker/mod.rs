@@ -2,13 +2,14 @@
 
 mod lane;
 mod storage;
+mod traffic;
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use switchml_proto::control::{Heard, MemberDatagram, MemberEvent, SessionParams, SizedMember};
-use switchml_proto::wire::{AbortReason, Class};
-use switchml_proto::worker::{Collective, Failure, Fidelity, Received, Slot};
+use switchml_proto::control::{MemberDatagram, MemberEvent, SessionParams, SizedMember};
+use switchml_proto::wire::AbortReason;
+use switchml_proto::worker::{Collective, Failure, Slot};
 use switchml_proto::{ChunkSize, Instant, LaneId, WorkerSet, WorldSize};
 
 use self::lane::Lane;
@@ -17,10 +18,8 @@ use crate::config::{SetupError, SocketShape, WorkerConfig};
 use crate::counters::WorkerCounters;
 use crate::element::Tensor;
 use crate::error::WorkerError;
-use crate::link::{Link, Sent};
+use crate::link::Link;
 
-/// How long to wait before a full transmit buffer is tried again, if nothing else happens.
-const FULL_RETRY: Duration = Duration::from_millis(1);
 /// How long a result may take before the aggregator is asked who is missing, and how often it is asked then.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -251,52 +250,6 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
         (silent > session.lease / 2).then_some(silent)
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        lane: usize,
-        link: &mut impl Link,
-        tensor: &mut Option<&mut dyn Tensor>,
-    ) {
-        let Self { terms, member, lanes, open, heard_at, losses, .. } = self;
-        let aggregator = lane_address(terms.aggregator, lane);
-        // There are at most 16 lanes: the configuration was checked.
-        let Ok(id) = LaneId::new(lane) else { return };
-        let state = &mut lanes[lane]; // `lane` is below LANES
-        let mut take = |from: SocketAddr, datagram: &[u8]| {
-            if from != aggregator {
-                losses.strangers += 1; // W-10
-                return;
-            }
-            match Class::of(datagram) {
-                Class::Control => {
-                    if let Heard::Accepted = member.handle_datagram(now, id, datagram) {
-                        *heard_at = now;
-                    }
-                }
-                Class::Data => {
-                    let Some(worker) = state.worker() else { return };
-                    match worker.handle_datagram(now, datagram) {
-                        Received::Chunk(chunk) => {
-                            *heard_at = now;
-                            let (Some(open), Some(tensor)) = (open.as_mut(), tensor.as_mut()) else {
-                                return;
-                            };
-                            if chunk.fidelity == Fidelity::Clamped {
-                                open.reduced.clamped_chunks += 1;
-                            }
-                            tensor.write(&chunk);
-                        }
-                        Received::Exponent { .. } => *heard_at = now,
-                        // Counted by the worker.
-                        _ => {}
-                    }
-                }
-            }
-        };
-        while link.receive(lane, &mut take).is_some() {}
-    }
-
     fn member_events(&mut self, now: Instant) {
         while let Some(event) = self.member.poll_event() {
             match event {
@@ -396,71 +349,10 @@ impl<'s, const LANES: usize> Rank<'s, LANES> {
             }
         }
     }
-
-    /// Sends what the member has to send. It goes before data, so that no stream of data ends the lease.
-    fn transmit_control(&mut self, now: Instant, link: &mut impl Link) -> Option<Instant> {
-        while let Some(due) = self.held.take().or_else(|| self.member.poll_datagram(now)) {
-            let MemberDatagram { lane, datagram, .. } = due;
-            let to = lane_address(self.terms.aggregator, lane.index());
-            match link.send(lane.index(), to, datagram.capacity(), |buf| datagram.emit(buf)) {
-                Sent::Queued => {}
-                // The member repeats it.
-                Sent::Unroutable => self.losses.unroutable += 1,
-                Sent::Full => {
-                    self.losses.full += 1;
-                    self.held = Some(due);
-                    return Some(now + FULL_RETRY);
-                }
-            }
-        }
-        None
-    }
-
-    /// Sends the packets of one lane that are due; when to go on.
-    fn transmit_data(
-        &mut self,
-        now: Instant,
-        lane: usize,
-        link: &mut impl Link,
-        tensor: &mut Option<&mut dyn Tensor>,
-    ) -> Option<Instant> {
-        let to = lane_address(self.terms.aggregator, lane);
-        let capacity = self.terms.chunk.datagram_len();
-        let state = &mut self.lanes[lane]; // `lane` is below LANES
-        let retry_at = state.not_before();
-        let worker = state.worker()?;
-        let Some(tensor) = tensor else { return worker.poll_timeout() };
-        while worker.can_transmit() {
-            let sent = link.send(lane, to, capacity, |buf| {
-                // There is one: `can_transmit` said so.
-                worker.poll_transmit(now).map_or(0, |packet| packet.emit(*tensor, buf))
-            });
-            match sent {
-                Sent::Queued => {}
-                Sent::Unroutable => {
-                    // As good as lost on the way: it is sent again when its time is up.
-                    let _lost = worker.poll_transmit(now);
-                    self.losses.unroutable += 1;
-                }
-                Sent::Full => {
-                    self.losses.full += 1;
-                    return Some(now + FULL_RETRY);
-                }
-            }
-        }
-        earliest(worker.poll_timeout(), retry_at)
-    }
 }
 
 /// So many chunks, and as many packets for their first exponents, are still within W-3.
 const MOST_CHUNKS: u64 = 1 << 29;
-
-/// The aggregator's address for a lane (W-9).
-fn lane_address(mut aggregator: SocketAddr, lane: usize) -> SocketAddr {
-    // No overflow: the configuration was checked.
-    aggregator.set_port(aggregator.port().wrapping_add(lane as u16));
-    aggregator
-}
 
 pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
