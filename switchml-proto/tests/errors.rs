@@ -105,6 +105,8 @@ fn i4_what_a_caller_asks_for() {
 
     let outside = InvalidConfig::RankOutsideWorld { rank: rank(2), world_size: WorldSize::new(2).unwrap() };
     says(outside, "rank 2 is not below the world size 2");
+    let lanes = InvalidConfig::Lanes { lanes: LaneCount::new(3).unwrap(), room: 2 };
+    says(lanes, "a job of 3 lanes, and room for 2");
     says(InvalidConfig::Slots { slots: 0 }, "0 slots in a lane are not from 1 to 16384");
     let lease = Duration::from_millis(1);
     says(InvalidConfig::Lease { lease }, "a lease of 1ms is not from 20 ms to a day");

@@ -73,7 +73,7 @@ impl<'p> Pool<'p> {
     }
 
     /// The result of the phase that a packet with this header belongs to.
-    fn reply(&self, asked: &Header, rank: Rank) -> Reply<'_> {
+    pub(super) fn reply(&self, asked: &Header, rank: Rank) -> Reply<'_> {
         let index = phase_index(asked.slot, asked.version);
         let Phase { size, exponent, digest, .. } = self.phases[index];
         Reply {

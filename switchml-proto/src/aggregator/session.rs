@@ -4,8 +4,9 @@ use core::fmt;
 use core::ops::Range;
 
 use super::storage::Member;
-use super::{Aggregator, Counters, Job, Phase, PhaseStatus, Port, PortEntry};
+use super::{Aggregator, Counters, Job, Phase, PhaseStatus, Port, PortEntry, Reply};
 use crate::ids::{ChunkSize, JobId, LaneLayout, Rank, Seq, Version, WorkerSet, WorldSize};
+use crate::wire::Header;
 
 /// What an aggregator knows of one session in its lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,6 +109,20 @@ impl Aggregator<'_> {
         };
         let phase = self.pool.phase(session.layout, seq);
         if phase.seq == seq { PhaseStatus::of(phase, session.world_size) } else { PhaseStatus::Unknown }
+    }
+
+    /// The stored result of packet `seq` once more, as a reply to `rank`; none unless the phase is complete and still
+    /// there. For a caller that had no room for all copies of a multicast: it sends the others from here, and takes no
+    /// datagram of the lane before it has.
+    #[must_use]
+    pub fn result(&self, job: JobId, seq: Seq, rank: Rank) -> Option<Reply<'_>> {
+        let session = self.session(job)?;
+        let phase = self.pool.phase(session.layout, seq);
+        let complete =
+            phase.seq == seq && PhaseStatus::of(phase, session.world_size) == PhaseStatus::Complete;
+        let Phase { size, exponent, digest, .. } = *phase;
+        let header = Header::new(job, session.layout, seq, size, exponent, digest);
+        complete.then(|| self.pool.reply(&header, rank))
     }
 
     /// The ranks that some open phase of the job waits for: if one of them has left, the phase can no longer

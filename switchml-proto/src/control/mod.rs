@@ -138,6 +138,7 @@
 //! ```
 
 mod coordinator;
+mod datagram;
 mod member;
 mod pace;
 
@@ -146,13 +147,16 @@ use core::time::Duration;
 
 pub use crate::phase::PhaseStatus;
 pub use coordinator::{
-    ControlCounters, Coordinator, CoordinatorConfig, CoordinatorEvent, CoordinatorStorage,
-    CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PortEntry, SessionEnd,
-    SessionPlan, SessionState, SessionView,
+    Audience, ControlCounters, Coordinator, CoordinatorConfig, CoordinatorDatagram, CoordinatorEvent,
+    CoordinatorStorage, CoordinatorTransmit, DataPlane, InstallRefused, JobEntry, MemberEntry, PortEntry,
+    SessionEnd, SessionPlan, SessionState, SessionView,
 };
-pub use member::{EndReason, Member, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
+pub use datagram::ControlDatagram;
+pub use member::{
+    EndReason, Member, MemberConfig, MemberDatagram, MemberEvent, MemberTransmit, SessionParams, SizedMember,
+};
 
-use crate::ids::{Rank, WorldSize};
+use crate::ids::{LaneCount, Rank, WorldSize};
 use crate::wire::ControlError;
 
 /// What a machine made of a datagram. Nothing that the network brings is an error: it is told, counted, and dropped.
@@ -182,6 +186,13 @@ pub enum InvalidConfig {
         /// World size asked for.
         world_size: WorldSize,
     },
+    /// The job has more lanes than the machine has room for.
+    Lanes {
+        /// Lanes of the job.
+        lanes: LaneCount,
+        /// Lanes that there is room for.
+        room: usize,
+    },
     /// A lane of the aggregator must have 1 to 16,384 slots.
     Slots {
         /// Slots asked for.
@@ -205,6 +216,7 @@ impl fmt::Display for InvalidConfig {
             Self::RankOutsideWorld { rank, world_size } => {
                 write!(f, "rank {rank} is not below the world size {world_size}")
             }
+            Self::Lanes { lanes, room } => write!(f, "a job of {} lanes, and room for {room}", lanes.get()),
             Self::Slots { slots } => write!(f, "{slots} slots in a lane are not from 1 to 16384"),
             Self::Lease { lease } => write!(f, "a lease of {lease:?} is not from 20 ms to a day"),
             Self::Jobs { jobs } => write!(f, "{jobs} job entries are more than 65535"),

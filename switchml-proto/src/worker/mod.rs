@@ -291,6 +291,13 @@ impl<'s> Worker<'s> {
         Some(self.build(place, &plan, packet, cause))
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) has a packet now: for a caller that must have room for a datagram
+    /// before it takes one.
+    #[must_use]
+    pub fn can_transmit(&self) -> bool {
+        self.failure.is_none() && self.next_to_send().is_some()
+    }
+
     /// Takes one datagram that came from the aggregator's address for this lane; the caller has checked that (W-10).
     ///
     /// Write a [`Received::Chunk`] to the tensor at once. Then call [`poll_transmit`](Self::poll_transmit) and

@@ -182,3 +182,35 @@ fn a_resumed_aggregator_goes_on_where_the_other_one_left_its_memory() {
         assert_eq!(copy.counters(ports[0]).unwrap().consumed, 1);
     }
 }
+
+#[test]
+fn a6_a_result_is_given_again_while_its_phase_is_complete_and_there() {
+    with_aggregator(|aggregator| {
+        let session = session(7, 2, 2, 4, 16);
+        let ports = join(aggregator, &session);
+        let again = |aggregator: &Aggregator<'_>, seq| {
+            let reply = aggregator.result(JobId(7), Seq(seq), rank(1))?;
+            assert_eq!((reply.rank(), reply.job()), (rank(1), JobId(7)));
+            Some(result(&reply))
+        };
+        assert_eq!(again(aggregator, 16), None, "nothing has come");
+        let _consumed = aggregator.handle_datagram(Some(ports[0]), &full(&session, 16, 3));
+        assert_eq!(again(aggregator, 16), None, "rank 1 is missing");
+        let Egress::Multicast(reply) = aggregator.handle_datagram(Some(ports[1]), &full(&session, 16, 4))
+        else {
+            panic!("the phase is complete")
+        };
+        let told = result(&reply);
+        assert_eq!(told.1, Some(7));
+        assert_eq!(again(aggregator, 16), Some(told));
+        assert_eq!(again(aggregator, 17), None);
+        assert_eq!(again(aggregator, 24), None, "the phase after the next has its slot and version");
+        assert!(aggregator.result(JobId(8), Seq(16), rank(1)).is_none());
+        for seq in [20, 24] {
+            for port in &ports {
+                let _egress = aggregator.handle_datagram(Some(*port), &full(&session, seq, 1));
+            }
+        }
+        assert_eq!(again(aggregator, 16), None, "its buffer holds another");
+    });
+}

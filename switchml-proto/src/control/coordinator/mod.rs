@@ -28,7 +28,7 @@ use storage::JobIndex;
 pub use storage::{CoordinatorStorage, JobEntry, MemberEntry, PortEntry};
 use transmit::{Answer, HintLimit};
 
-use super::{Heard, InvalidConfig};
+use super::{ControlDatagram, Heard, InvalidConfig};
 use crate::Instant;
 use crate::ids::LaneId;
 use crate::wire::{AbortReason, ControlError, MAX_CONTROL_LEN, Message, Packet, RejectReason};
@@ -49,6 +49,33 @@ pub struct CoordinatorTransmit {
     pub to: SocketAddr,
     /// Octets of the buffer to send.
     pub len: usize,
+}
+
+/// A datagram to send to a member, that is not written yet.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct CoordinatorDatagram {
+    /// From this lane's port.
+    pub lane: LaneId,
+    /// To this address.
+    pub to: SocketAddr,
+    /// Who has that address.
+    pub audience: Audience,
+    /// What to write.
+    pub datagram: ControlDatagram,
+}
+
+/// Whether anybody is known to hear what is sent to an address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[allow(clippy::exhaustive_enums, reason = "an address is in the tables, or it is not")]
+pub enum Audience {
+    /// A member that has joined: it echoed a cookie that was sent there (C-1).
+    Member,
+    /// Whoever sent something in the name of this address. Perhaps nobody has it, and a stack that must find its link
+    /// address first waits in vain.
+    Stranger,
 }
 
 /// The coordinator's machine.
@@ -240,10 +267,15 @@ impl<'s> Coordinator<'s> {
     /// # Panics
     /// If `buf` is shorter than [`transmit_capacity`](Self::transmit_capacity).
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<CoordinatorTransmit> {
+        let CoordinatorDatagram { lane, to, datagram, .. } = self.poll_datagram(now)?;
+        Some(CoordinatorTransmit { lane, to, len: datagram.emit(buf) })
+    }
+
+    /// The next datagram that is due at `now`, for a caller that has yet to find room for it; otherwise as
+    /// [`poll_transmit`](Self::poll_transmit). It counts as sent.
+    pub fn poll_datagram(&mut self, now: Instant) -> Option<CoordinatorDatagram> {
         self.clock = self.clock.max(now);
-        (self.poll_answer(buf))
-            .or_else(|| self.poll_welcome(buf))
-            .or_else(|| self.poll_abort(self.clock, buf))
+        (self.poll_answer()).or_else(|| self.poll_welcome()).or_else(|| self.poll_abort(self.clock))
     }
 
     /// The next thing for a log. When nobody asks, the oldest are dropped and counted.

@@ -9,6 +9,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::super::{Member, MemberConfig, PhaseStatus};
 use super::ghosts::Ghosts;
 use super::secret::COOKIE_LIFE;
 use super::storage::{Census, Job, Stage};
@@ -124,4 +125,54 @@ fn c2_ended_processes_are_remembered_as_long_as_their_cookies_last() {
     assert!(ghosts.contains(Nonce(44), Instant::ZERO));
     assert!(ghosts.contains(Nonce(299), Instant::ZERO + COOKIE_LIFE));
     assert!(!ghosts.contains(Nonce(299), Instant::ZERO + COOKIE_LIFE + Duration::from_nanos(1)));
+}
+
+struct NoPlane;
+
+impl DataPlane for NoPlane {
+    fn install(&mut self, _: &SessionPlan<'_>) -> Result<(), InstallRefused> {
+        Ok(())
+    }
+    fn remove(&mut self, _: JobId) {}
+    fn phase(&mut self, _: JobId, _: LaneId, _: Seq) -> PhaseStatus {
+        PhaseStatus::Unknown
+    }
+    fn missing(&mut self, _: JobId) -> WorkerSet {
+        WorkerSet::EMPTY
+    }
+    fn largest_datagram(&mut self, _: SocketAddr) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn c1_only_who_has_echoed_a_cookie_is_a_member_to_send_to() {
+    let (mut jobs, mut members, mut ports) =
+        ([JobEntry::EMPTY], [MemberEntry::EMPTY; 2], [PortEntry::EMPTY; 2]);
+    let storage = CoordinatorStorage { jobs: &mut jobs, members: &mut members, ports: &mut ports };
+    let config = CoordinatorConfig::new(128, LaneCount::new(1).unwrap(), [1; 32]);
+    let mut coordinator = Coordinator::new(config, storage, Instant::ZERO).unwrap();
+    let config =
+        MemberConfig::new(JobName::new("job").unwrap(), WorldSize::new(1).unwrap(), Rank::ZERO).unwrap();
+    let mut member = Member::new(config, Nonce(5), Instant::ZERO).unwrap();
+    let address = SocketAddr::from(([10, 0, 0, 7], 4000));
+    let mut buf = [0; 2048];
+    let mut told = Vec::new();
+    while member.session().is_none() {
+        let now = member.poll_timeout().unwrap();
+        member.handle_timeout(now);
+        while let Some(transmit) = member.poll_transmit(now, &mut buf) {
+            coordinator.handle_datagram(now, transmit.lane, address, &buf[..transmit.len], &mut NoPlane);
+        }
+        while let Some(due) = coordinator.poll_datagram(now) {
+            assert_eq!(due.to, address);
+            let len = due.datagram.emit(&mut buf);
+            told.push((due.audience, len));
+            let _heard = member.handle_datagram(now, due.lane, &buf[..len]);
+        }
+    }
+    // The challenge, and the welcome, which is as long as a data packet.
+    let challenge = told[0].1;
+    assert!(challenge <= crate::wire::MIN_JOIN_LEN);
+    assert_eq!(told, [(Audience::Stranger, challenge), (Audience::Member, 1034)]);
 }

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use super::storage::{Job, JobEntry, JobIndex, MemberEntry, Membership, Owed, Port, Stage, Standing};
-use super::{Coordinator, CoordinatorTransmit, Source};
+use super::{Audience, Coordinator, CoordinatorDatagram, Source};
 use crate::Instant;
+use crate::control::ControlDatagram;
 use crate::wire::{Message, Welcome};
 
 /// An answer that is sent once, as soon as the caller polls.
@@ -51,13 +52,22 @@ impl Coordinator<'_> {
         }
     }
 
-    pub(super) fn poll_answer(&mut self, buf: &mut [u8]) -> Option<CoordinatorTransmit> {
+    pub(super) fn poll_answer(&mut self) -> Option<CoordinatorDatagram> {
         let Answer { to: Source { lane, address }, message } = self.answers.pop_front()?;
-        Some(CoordinatorTransmit { lane, to: address, len: message.emit(buf) })
+        let audience = match self.storage.port(lane, address) {
+            Some(_) => Audience::Member,
+            None => Audience::Stranger,
+        };
+        Some(CoordinatorDatagram {
+            lane,
+            to: address,
+            audience,
+            datagram: ControlDatagram { message, padded: 0 },
+        })
     }
 
     /// The next welcome that a port is owed; a rejection, if the plane had no room for its job.
-    pub(super) fn poll_welcome(&mut self, buf: &mut [u8]) -> Option<CoordinatorTransmit> {
+    pub(super) fn poll_welcome(&mut self) -> Option<CoordinatorDatagram> {
         let from = self.owed_from?;
         let mut entries = self.storage.ports.iter_mut().enumerate().skip(from);
         let found = entries.find_map(|(at, entry)| {
@@ -73,20 +83,19 @@ impl Coordinator<'_> {
         // Ports and members are taken out together with their job.
         let job = *self.storage.job(port.job)?;
         let member = *self.storage.member(port.job, port.rank)?;
-        let len = match job.stage {
+        let (message, padded) = match job.stage {
             Stage::Refused(refused) => {
                 self.counters.rejects += 1;
                 let (rank, lane, nonce) = (port.rank.get(), port.lane.get(), member.nonce);
-                Message::Reject { rank, lane, nonce, reason: refused.into() }.emit(buf)
+                (Message::Reject { rank, lane, nonce, reason: refused.into() }, 0)
             }
             Stage::Joining | Stage::Ready | Stage::Aborting { .. } => {
                 self.counters.welcomes += 1;
                 let padded = if owed == Owed::Padded { job.layout.datagram_len() } else { 0 };
-                buf[..padded].fill(0);
-                self.welcome(&job, &port, &member).emit(buf).max(padded)
+                (self.welcome(&job, &port, &member), padded)
             }
         };
-        Some(CoordinatorTransmit { lane: port.lane, to: port.address, len })
+        Some(CoordinatorDatagram::to_member(&port, message, padded))
     }
 
     fn welcome(&self, job: &Job, port: &Port, member: &Membership) -> Message {
@@ -105,7 +114,7 @@ impl Coordinator<'_> {
     }
 
     /// The next abort that is due to a member.
-    pub(super) fn poll_abort(&mut self, now: Instant, buf: &mut [u8]) -> Option<CoordinatorTransmit> {
+    pub(super) fn poll_abort(&mut self, now: Instant) -> Option<CoordinatorDatagram> {
         if self.next_abort? > now {
             return None;
         }
@@ -130,7 +139,14 @@ impl Coordinator<'_> {
         let mut ports = self.storage.ports().filter(|port| port.job == job && port.rank == rank);
         let port = *ports.nth(turn)?;
         self.counters.aborts_sent += 1;
-        Some(CoordinatorTransmit { lane: port.lane, to: port.address, len: message.emit(buf) })
+        Some(CoordinatorDatagram::to_member(&port, message, 0))
+    }
+}
+
+impl CoordinatorDatagram {
+    const fn to_member(port: &Port, message: Message, padded: usize) -> Self {
+        let Port { lane, address, .. } = *port;
+        Self { lane, to: address, audience: Audience::Member, datagram: ControlDatagram { message, padded } }
     }
 }
 

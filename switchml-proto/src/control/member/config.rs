@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::control::InvalidConfig;
+use crate::control::{ControlDatagram, InvalidConfig};
 use crate::ids::{
     ChunkSize, JobId, LaneCount, LaneId, LaneLayout, Rank, Seq, SessionId, Window, WorkerSet, WorldSize,
 };
@@ -88,6 +88,17 @@ pub struct MemberTransmit {
     pub len: usize,
 }
 
+/// A datagram to send to the aggregator, that is not written yet.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct MemberDatagram {
+    /// From this lane's socket, to this lane's port at the aggregator.
+    pub lane: LaneId,
+    /// What to write.
+    pub datagram: ControlDatagram,
+}
+
 /// What a member has to tell its caller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -100,7 +111,7 @@ pub enum MemberEvent {
     },
     /// All have joined: data may flow in every lane.
     Ready(SessionParams),
-    /// The answer to a query.
+    /// The answer to a query. Of several that no poll came between, the last.
     Status(StatusReport),
     /// It is over for this member, by a failure. The last event.
     Ended(EndReason),

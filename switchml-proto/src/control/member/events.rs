@@ -1,20 +1,23 @@
-//! What waits to be told: at most one of each kind, and a few status reports.
+//! What waits to be told: at most one of each kind.
 
-use heapless::Deque;
-
-use super::{MemberEvent, SessionParams};
+use super::{EndReason, MemberEvent, SessionParams};
 use crate::ids::WorkerSet;
 use crate::wire::StatusReport;
-
-/// Reports kept for a caller that polls late; the oldest give way.
-const REPORTS: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
     waiting: Option<WorkerSet>,
     ready: Option<SessionParams>,
-    reports: Deque<StatusReport, REPORTS>,
-    last: Option<MemberEvent>,
+    /// The latest one.
+    report: Option<StatusReport>,
+    last: Option<End>,
+}
+
+/// The last event; smaller than any event.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    Left,
+    Failed(EndReason),
 }
 
 impl Events {
@@ -28,22 +31,23 @@ impl Events {
         self.ready = Some(params);
     }
 
-    pub(super) fn status(&mut self, report: StatusReport) {
-        if let Err(report) = self.reports.push_back(report) {
-            self.reports.pop_front();
-            // There is room: one was just taken out.
-            let _ = self.reports.push_back(report);
-        }
+    pub(super) const fn status(&mut self, report: StatusReport) {
+        self.report = Some(report);
     }
 
-    pub(super) const fn last(&mut self, event: MemberEvent) {
-        self.last = Some(event);
+    pub(super) const fn last(&mut self, end: End) {
+        self.last = Some(end);
     }
 
     pub(super) fn pop(&mut self) -> Option<MemberEvent> {
         (self.waiting.take().map(|missing| MemberEvent::Waiting { missing }))
             .or_else(|| self.ready.take().map(MemberEvent::Ready))
-            .or_else(|| self.reports.pop_front().map(MemberEvent::Status))
-            .or_else(|| self.last.take())
+            .or_else(|| self.report.take().map(MemberEvent::Status))
+            .or_else(|| {
+                Some(match self.last.take()? {
+                    End::Left => MemberEvent::Left,
+                    End::Failed(reason) => MemberEvent::Ended(reason),
+                })
+            })
     }
 }

@@ -2,15 +2,16 @@
 
 use core::time::Duration;
 
+use super::events::End;
 use super::lane::Progress;
 use super::pulse::Pulse;
-use super::{EndReason, Member, MemberEvent, SessionParams, State};
+use super::{EndReason, SessionParams, SizedMember, State};
 use crate::Instant;
 use crate::control::Heard;
 use crate::ids::{LaneId, Nonce, Rank, SessionId, Version, WorkerSet};
 use crate::wire::{AbortReason, ControlError, Message, RejectReason, Welcome};
 
-impl Member {
+impl<const LANES: usize> SizedMember<LANES> {
     pub(super) fn hear(&mut self, now: Instant, lane: LaneId, message: &Message, len: usize) -> Heard {
         match *message {
             Message::Challenge { rank, lane: to, nonce, cookie } => {
@@ -42,7 +43,7 @@ impl Member {
                     return Heard::Foreign;
                 }
                 match self.state {
-                    State::Leaving(_) => self.end(MemberEvent::Left),
+                    State::Leaving(_) => self.end(End::Left),
                     State::Withdrawing(_) => self.state = State::Over,
                     _ => return Heard::Stale,
                 }
@@ -159,7 +160,7 @@ impl Member {
 
     fn hear_reject(&mut self, reason: RejectReason) -> Heard {
         let State::Joining = self.state else { return Heard::Stale };
-        self.end(MemberEvent::Ended(EndReason::Rejected(reason)));
+        self.end(End::Failed(EndReason::Rejected(reason)));
         Heard::Accepted
     }
 
@@ -177,12 +178,12 @@ impl Member {
         }
         match self.state {
             State::Joining if reason == AbortReason::JoinTimeout => {
-                self.end(MemberEvent::Ended(EndReason::JoinTimeout { missing: self.missing }));
+                self.end(End::Failed(EndReason::JoinTimeout { missing: self.missing }));
             }
             // The leave was heard, all others left too, and only the answer was lost.
-            State::Leaving(_) if reason == AbortReason::UnknownSession => self.end(MemberEvent::Left),
+            State::Leaving(_) if reason == AbortReason::UnknownSession => self.end(End::Left),
             State::Joining | State::Live(_) | State::Leaving(_) => {
-                self.end(MemberEvent::Ended(EndReason::Aborted { reason, culprit }));
+                self.end(End::Failed(EndReason::Aborted { reason, culprit }));
             }
             State::Withdrawing(_) | State::Aborting { .. } => self.state = State::Over,
             State::Over => return Heard::Stale,

@@ -10,13 +10,13 @@ mod tests;
 
 use core::time::Duration;
 
-pub use config::{EndReason, MemberConfig, MemberEvent, MemberTransmit, SessionParams};
-use events::Events;
+pub use config::{EndReason, MemberConfig, MemberDatagram, MemberEvent, MemberTransmit, SessionParams};
+use events::{End, Events};
 use lane::{Lane, Obstacle, Shape};
 use pulse::Pulse;
 
 use super::pace::Pace;
-use super::{Heard, InvalidConfig};
+use super::{ControlDatagram, Heard, InvalidConfig};
 use crate::Instant;
 use crate::ids::{LaneCount, LaneId, Nonce, Rank, Seq, WorkerSet};
 use crate::wire::{AbortReason, Join, MAX_CONTROL_LEN, Message};
@@ -24,18 +24,21 @@ use crate::wire::{AbortReason, Join, MAX_CONTROL_LEN, Message};
 /// No lease that a member is told is shorter than this; a shorter one is no lease.
 const SHORTEST_LEASE: Duration = Duration::from_millis(1);
 
-/// The member's machine.
+/// The member's machine, with room for all lanes that a job may have. A host with little memory takes a [`SizedMember`].
+pub type Member = SizedMember<{ LaneCount::MAX }>;
+
+/// The member's machine, with room for `LANES` lanes; 72 octets for each.
 ///
-/// Its calls take constant time, save that each looks at up to 16 lanes.
+/// Its calls take constant time, save that each looks at all its lanes.
 #[derive(Debug)]
-pub struct Member {
+pub struct SizedMember<const LANES: usize> {
     config: MemberConfig,
     nonce: Nonce,
     started: Instant,
     /// The latest time that any call told.
     clock: Instant,
     state: State,
-    lanes: [Lane; LaneCount::MAX],
+    lanes: [Lane; LANES],
     /// The session of the latest welcome; that the member is not in another one's is what `State::Live` says.
     welcomed: Option<SessionParams>,
     ready: Option<SessionParams>,
@@ -44,7 +47,7 @@ pub struct Member {
     told: Option<WorkerSet>,
     /// When the aggregator's last valid answer came.
     last_heard: Instant,
-    queries: [Option<Seq>; LaneCount::MAX],
+    queries: [Option<Seq>; LANES],
     /// The lane that owes the aggregator an acknowledgement of its abort.
     acknowledge: Option<LaneId>,
     events: Events,
@@ -77,13 +80,16 @@ struct Farewell {
     turn: usize,
 }
 
-impl Member {
+impl<const LANES: usize> SizedMember<LANES> {
     /// A member that begins to join at `now`. `nonce` must be random: it tells this process from any other (C-2).
     ///
     /// # Errors
-    /// [`InvalidConfig`] if the rank is not below the world size.
+    /// [`InvalidConfig`] if the rank is not below the world size, or the job has more lanes than there is room for.
     pub fn new(config: MemberConfig, nonce: Nonce, now: Instant) -> Result<Self, InvalidConfig> {
-        let MemberConfig { rank, world_size, .. } = config;
+        let MemberConfig { rank, world_size, lanes, .. } = config;
+        if usize::from(lanes.get()) > LANES {
+            return Err(InvalidConfig::Lanes { lanes, room: LANES });
+        }
         if rank.get() >= world_size.get() {
             return Err(InvalidConfig::RankOutsideWorld { rank, world_size });
         }
@@ -93,13 +99,13 @@ impl Member {
             started: now,
             clock: now,
             state: State::Joining,
-            lanes: [Lane::new(now); LaneCount::MAX],
+            lanes: [Lane::new(now); LANES],
             welcomed: None,
             ready: None,
             missing: WorkerSet::all(world_size).without(WorkerSet::EMPTY.with(rank)),
             told: None,
             last_heard: now,
-            queries: [None; LaneCount::MAX],
+            queries: [None; LANES],
             acknowledge: None,
             events: Events::default(),
         })
@@ -130,26 +136,33 @@ impl Member {
     /// # Panics
     /// If `buf` is shorter than [`transmit_capacity`](Self::transmit_capacity).
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+        let MemberDatagram { lane, datagram } = self.poll_datagram(now)?;
+        Some(MemberTransmit { lane, len: datagram.emit(buf) })
+    }
+
+    /// The next datagram that is due at `now`, for a caller that has yet to find room for it; otherwise as
+    /// [`poll_transmit`](Self::poll_transmit). It counts as sent.
+    pub fn poll_datagram(&mut self, now: Instant) -> Option<MemberDatagram> {
         self.clock = self.clock.max(now);
         let now = self.clock;
-        if let Some(transmit) = self.poll_acknowledgement(buf) {
+        if let Some(transmit) = self.poll_acknowledgement() {
             return Some(transmit);
         }
         match &mut self.state {
-            State::Joining => self.poll_join(now, buf),
-            State::Live(_) => self.poll_keep_alive(now, buf).or_else(|| self.poll_query(buf)),
+            State::Joining => self.poll_join(now),
+            State::Live(_) => self.poll_keep_alive(now).or_else(|| self.poll_query()),
             State::Leaving(farewell) | State::Withdrawing(farewell) => {
                 let lane = farewell.next_lane(now, self.config.lanes)?;
                 let SessionParams { job, session, .. } = farewell.session;
                 let leave = Message::Leave { job, rank: self.config.rank, session, nonce: self.nonce };
-                Some(MemberTransmit { lane, len: leave.emit(buf) })
+                Some(MemberDatagram::short(lane, leave))
             }
             State::Aborting { reason, culprit, farewell } => {
                 let lane = farewell.next_lane(now, self.config.lanes)?;
                 let SessionParams { job, session, .. } = farewell.session;
                 let (reason, culprit) = (*reason, *culprit);
                 let abort = Message::Abort { job, rank: self.config.rank, session, reason, culprit };
-                Some(MemberTransmit { lane, len: abort.emit(buf) })
+                Some(MemberDatagram::short(lane, abort))
             }
             State::Over => None,
         }
@@ -167,15 +180,15 @@ impl Member {
                 {
                     self.give_up(reason);
                 } else if self.lost_at().is_some_and(|at| at <= now) {
-                    self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+                    self.end(End::Failed(EndReason::AggregatorLost));
                 } else if now >= self.started + self.config.join_timeout {
                     self.give_up(EndReason::JoinTimeout { missing: self.missing });
                 }
             }
             State::Live(_) if self.lost_at().is_some_and(|at| at <= now) => {
-                self.end(MemberEvent::Ended(EndReason::AggregatorLost));
+                self.end(End::Failed(EndReason::AggregatorLost));
             }
-            State::Leaving(farewell) if farewell.until <= now => self.end(MemberEvent::Left),
+            State::Leaving(farewell) if farewell.until <= now => self.end(End::Left),
             State::Withdrawing(farewell) | State::Aborting { farewell, .. } if farewell.until <= now => {
                 self.state = State::Over;
             }
@@ -224,7 +237,7 @@ impl Member {
         if let State::Joining | State::Live(_) = self.state {
             match self.welcomed {
                 Some(session) => self.state = State::Leaving(Farewell::new(session, self.clock)),
-                None => self.end(MemberEvent::Left),
+                None => self.end(End::Left),
             }
         }
     }
@@ -234,7 +247,7 @@ impl Member {
     pub fn abort(&mut self, now: Instant, reason: AbortReason, culprit: Option<Rank>) {
         self.clock = self.clock.max(now);
         if let State::Joining | State::Live(_) | State::Leaving(_) = self.state {
-            self.end(MemberEvent::Ended(EndReason::Aborted { reason, culprit }));
+            self.end(End::Failed(EndReason::Aborted { reason, culprit }));
             if let Some(session) = self.welcomed {
                 let farewell = Farewell::new(session, self.clock);
                 self.state = State::Aborting { reason, culprit, farewell };
@@ -292,25 +305,25 @@ impl Member {
     /// Ends joining. The place that the aggregator may hold for this rank is given back, so that the rank can be tried
     /// again at once.
     fn give_up(&mut self, reason: EndReason) {
-        self.end(MemberEvent::Ended(reason));
+        self.end(End::Failed(reason));
         if let Some(session) = self.welcomed {
             self.state = State::Withdrawing(Farewell::new(session, self.clock));
         }
     }
 
-    fn end(&mut self, event: MemberEvent) {
+    fn end(&mut self, end: End) {
         self.state = State::Over;
-        self.events.last(event);
+        self.events.last(end);
     }
 
-    fn poll_acknowledgement(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_acknowledgement(&mut self) -> Option<MemberDatagram> {
         let lane = self.acknowledge.take()?;
         let session = self.welcomed?.session;
         let aborted = Message::Aborted { rank: self.config.rank, session, nonce: self.nonce };
-        Some(MemberTransmit { lane, len: aborted.emit(buf) })
+        Some(MemberDatagram::short(lane, aborted))
     }
 
-    fn poll_join(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_join(&mut self, now: Instant) -> Option<MemberDatagram> {
         let full = self.datagram_len();
         let mut lanes = self.config.lanes.lanes().zip(&mut self.lanes);
         let (lane, shape) = lanes.find_map(|(id, lane)| Some((id, lane.next_join(now)?)))?;
@@ -321,25 +334,30 @@ impl Member {
         let MemberConfig { name, run, world_size, rank, lanes, chunk, window, .. } = self.config;
         let nonce = self.nonce;
         let join = Join { name, run, world_size, rank, lanes, lane, chunk, window, nonce, cookie };
-        buf[..padded].fill(0);
-        let len = Message::Join(join).emit(buf).max(padded);
-        Some(MemberTransmit { lane, len })
+        Some(MemberDatagram { lane, datagram: ControlDatagram { message: Message::Join(join), padded } })
     }
 
-    fn poll_keep_alive(&mut self, now: Instant, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_keep_alive(&mut self, now: Instant) -> Option<MemberDatagram> {
         let State::Live(pulse) = &mut self.state else { return None };
         let lane = pulse.beat(now, self.config.lanes)?;
         let SessionParams { job, session, .. } = self.ready?;
         let keep_alive = Message::KeepAlive { job, rank: self.config.rank, session, nonce: self.nonce };
-        Some(MemberTransmit { lane, len: keep_alive.emit(buf) })
+        Some(MemberDatagram::short(lane, keep_alive))
     }
 
-    fn poll_query(&mut self, buf: &mut [u8]) -> Option<MemberTransmit> {
+    fn poll_query(&mut self) -> Option<MemberDatagram> {
         let SessionParams { job, session, .. } = self.ready?;
         let mut queries = self.config.lanes.lanes().zip(&mut self.queries);
         let (lane, seq) = queries.find_map(|(lane, query)| Some((lane, query.take()?)))?;
         let query = Message::Query { job, rank: self.config.rank, lane, session, seq };
-        Some(MemberTransmit { lane, len: query.emit(buf) })
+        Some(MemberDatagram::short(lane, query))
+    }
+}
+
+impl MemberDatagram {
+    /// One without padding.
+    const fn short(lane: LaneId, message: Message) -> Self {
+        Self { lane, datagram: ControlDatagram { message, padded: 0 } }
     }
 }
 
@@ -361,7 +379,7 @@ impl Farewell {
 }
 
 #[cfg(feature = "defmt")]
-impl defmt::Format for Member {
+impl<const LANES: usize> defmt::Format for SizedMember<LANES> {
     fn format(&self, f: defmt::Formatter<'_>) {
         defmt::write!(f, "Member {{ config: {}, state: {}, .. }}", self.config, self.state);
     }

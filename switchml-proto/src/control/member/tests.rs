@@ -100,3 +100,42 @@ fn a_member_that_leaves_before_it_was_welcomed_has_left() {
     member.query(Instant::ZERO, LaneId::ZERO, Seq(0));
     assert_eq!((member.poll_event(), member.poll_timeout()), (None, None));
 }
+
+#[test]
+fn a_datagram_that_is_written_later_is_the_same() {
+    let (mut writes, mut tells) = (member(2), member(2));
+    let challenge = |member: &mut Member| {
+        let (rank, lane, nonce) = (Rank::new(1).unwrap(), LaneId::ZERO, Nonce(5));
+        let mut buf = [0; MAX_DATAGRAM_LEN];
+        let len = Message::Challenge { rank, lane, nonce, cookie: 9 }.emit(&mut buf);
+        let _heard = member.handle_datagram(Instant::ZERO, lane, &buf[..len]);
+    };
+    challenge(&mut writes);
+    challenge(&mut tells);
+    let mut count = 0;
+    while let Some(now) = writes.poll_timeout().filter(|now| now.as_nanos() < 2_000_000_000) {
+        writes.handle_timeout(now);
+        tells.handle_timeout(now);
+        let mut written = [1; MAX_DATAGRAM_LEN];
+        let transmit = writes.poll_transmit(now, &mut written);
+        let told = tells.poll_datagram(now);
+        assert_eq!(transmit.map(|transmit| transmit.lane), told.map(|told| told.lane));
+        let (Some(transmit), Some(told)) = (transmit, told) else { continue };
+        // What was in the buffer before does not show.
+        let mut late = std::vec![2; told.datagram.capacity()];
+        let len = told.datagram.emit(&mut late);
+        assert_eq!(late[..len], written[..transmit.len]);
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+}
+
+#[test]
+fn a_member_has_room_for_the_lanes_that_it_was_made_for() {
+    let name = JobName::new("job").unwrap();
+    let mut config = MemberConfig::new(name, WorldSize::new(2).unwrap(), Rank::new(1).unwrap()).unwrap();
+    config.lanes = LaneCount::new(3).unwrap();
+    let refused = SizedMember::<2>::new(config, Nonce(5), Instant::ZERO).err();
+    assert_eq!(refused, Some(InvalidConfig::Lanes { lanes: config.lanes, room: 2 }));
+    assert!(SizedMember::<3>::new(config, Nonce(5), Instant::ZERO).is_ok());
+}

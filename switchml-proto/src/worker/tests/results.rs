@@ -199,3 +199,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn it_says_whether_there_is_a_packet_to_take() {
+    let mut worker = worker(2);
+    assert!(!worker.can_transmit(), "nothing was started");
+    worker.start(integers(3), Instant::ZERO).unwrap();
+    let mut sent = Vec::new();
+    while worker.can_transmit() {
+        sent.push(worker.poll_transmit(Instant::ZERO).expect("it said so"));
+    }
+    assert_eq!(worker.poll_transmit(Instant::ZERO), None);
+    answer(&mut worker, Instant::ZERO, &sent[0]);
+    assert!(worker.can_transmit(), "the slot is free for packet 2");
+    worker.fail(Failure::Left);
+    assert!(!worker.can_transmit());
+    assert_eq!(worker.poll_transmit(Instant::ZERO), None);
+}
