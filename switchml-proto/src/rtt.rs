@@ -70,17 +70,21 @@ impl Rto {
         self.estimate.map(|estimate| Duration::from_nanos(estimate.srtt.unsigned_abs()))
     }
 
-    /// A timeout has expired. The first time since a result, it becomes four times as long, and says how many packets are
-    /// to be sent again, to see whether any gets through. From then on it doubles (RFC 6298 section 5.5), and all that are due
-    /// are to be sent again.
-    pub(crate) fn expire(&mut self) -> Expiry {
-        let expiry = match self.doublings {
-            0 => Expiry::Probe { packets: 1u32.checked_shl(self.unmeasured).unwrap_or(u32::MAX) },
-            _ => Expiry::All,
-        };
-        self.doublings = self.doublings.saturating_add(if expiry == Expiry::All { 1 } else { 2 });
+    /// A timeout has expired: it doubles (RFC 6298 section 5.5).
+    pub(crate) fn expire(&mut self) {
+        self.doublings = self.doublings.saturating_add(1);
         self.update();
-        expiry
+    }
+
+    /// A timeout has expired in which nothing came. If it is the first one since a result, it becomes four times as long,
+    /// and this is how many packets to send again, to see whether any gets through.
+    pub(crate) fn probe(&mut self) -> Option<u32> {
+        if self.doublings > 0 {
+            return None;
+        }
+        self.doublings = 2;
+        self.update();
+        Some(1u32.checked_shl(self.unmeasured).unwrap_or(u32::MAX))
     }
 
     /// A result was accepted. `round_trip` is none if its packet was sent more than once (Karn's rule);
@@ -141,15 +145,6 @@ impl Rto {
         let factor = 1u32.checked_shl(level).unwrap_or(u32::MAX);
         self.current = self.base().saturating_mul(factor).min(self.config.ceiling);
     }
-}
-
-/// What is to be sent again.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Expiry {
-    /// No more than this many.
-    Probe { packets: u32 },
-    /// All that are due.
-    All,
 }
 
 /// Whether a result ended a back-off.

@@ -31,8 +31,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Default of [`reordering`](Self::reordering): 250 µs.
-    pub const REORDERING: Duration = Duration::from_micros(250);
+    /// Default of [`reordering`](Self::reordering): 50 µs.
+    pub const REORDERING: Duration = Duration::from_micros(50);
 
     /// Default of [`stall_time`](Self::stall_time): 10 min.
     pub const STALL_TIME: Duration = Duration::from_secs(600);

@@ -14,6 +14,9 @@ const LEAST: u32 = 8;
 /// How long a shortest round trip is remembered, at least; at most twice as long.
 const MEMORY: Duration = Duration::from_secs(5);
 
+/// Round trips that tell whether packets stand in queues: of fewer, all may be long because others have lost packets.
+const ENOUGH: u32 = 32;
+
 /// A packet, in the unit that the limit is kept in.
 const PACKET: u32 = 1 << 8;
 
@@ -42,11 +45,13 @@ enum Growth {
 
 #[derive(Clone, Debug)]
 struct Round {
-    /// It ends when a packet sent later is answered.
+    /// It ends when a packet sent later is answered, if enough round trips were measured by then.
     start: Instant,
     accepted: u32,
     lost: u32,
-    /// The shortest round trip in it.
+    /// Round trips measured in it.
+    samples: u32,
+    /// The shortest of them.
     shortest: Option<Duration>,
     /// Whether the limit has been in the way.
     was_limited: bool,
@@ -74,7 +79,7 @@ impl Congestion {
         self.limit = packets.clamp(1, self.window) * PACKET;
     }
 
-    /// A result was accepted, of a packet last sent at `sent_at`; `in_flight` packets were in flight until then. The round trip is
+    /// A result with elements was accepted, of a packet last sent at `sent_at`; `in_flight` packets were in flight until then. The round trip is
     /// none if the packet was sent more than once.
     pub(super) fn accept(
         &mut self,
@@ -86,13 +91,14 @@ impl Congestion {
         self.round.accepted += 1;
         self.round.was_limited |= in_flight >= self.limit();
         if let Some(round_trip) = round_trip {
+            self.round.samples += 1;
             self.shortest.update(now, round_trip);
             self.round.shortest = Some(self.round.shortest.map_or(round_trip, |least| least.min(round_trip)));
         }
         if self.growth == Growth::SlowStart && self.round.was_limited {
             self.grow();
         }
-        if sent_at >= self.round.start {
+        if sent_at >= self.round.start && self.round.samples >= (self.limit() / 2).min(ENOUGH) {
             self.end_round(now);
         }
     }
@@ -126,7 +132,7 @@ impl Congestion {
 
 impl Round {
     const fn new(start: Instant) -> Self {
-        Self { start, accepted: 0, lost: 0, shortest: None, was_limited: false }
+        Self { start, accepted: 0, lost: 0, samples: 0, shortest: None, was_limited: false }
     }
 }
 

@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::Worker;
 use super::outcome::{Failure, Waiting};
 use super::slots::{Queue, Sendings, Slot};
-use crate::rtt::Expiry;
 use crate::time::Instant;
 
 impl Worker<'_> {
@@ -20,14 +19,16 @@ impl Worker<'_> {
         if self.deadline().is_none_or(|deadline| self.now < deadline) {
             return;
         }
+        let timeout = self.rto.current();
         // Packets that would be due soon go along. Otherwise those sent a microsecond apart would each double the
         // back-off, and the last ones of a window wait for seconds.
-        let timeout = self.rto.current();
         let soon = self.now + timeout / 4;
-        let mut left = match self.rto.expire() {
-            Expiry::Probe { packets } => packets,
-            Expiry::All => u32::MAX,
-        };
+        let is_silent = self.now >= self.progress_at + timeout;
+        let probe = if is_silent { self.rto.probe() } else { None };
+        let mut left = probe.unwrap_or_else(|| {
+            self.rto.expire();
+            u32::MAX
+        });
         while left > 0
             && let Some(index) = self.slots.first(Queue::InFlight)
             && self.slots.get(index).sent_at.max(self.resumed_at) + timeout <= soon
@@ -35,8 +36,10 @@ impl Worker<'_> {
             self.slots.enqueue(index, Queue::TimedOut);
             left -= 1;
         }
-        // Those that a probe leaves in flight wait for what it brings.
-        self.resumed_at = self.now;
+        if probe.is_some() {
+            // The others wait for what it brings.
+            self.resumed_at = self.now;
+        }
         self.stats.expiries += 1;
     }
 

@@ -139,7 +139,10 @@ impl Worker<'_> {
         if in_turn || back_off == BackOff::Ended {
             self.resumed_at = self.now;
         }
-        self.congestion.accept(self.now, sent_at, round_trip, in_flight);
+        // Packets without elements are so short that they say nothing of how many others fit the path.
+        if plan.content(packet).chunk.is_some() {
+            self.congestion.accept(self.now, sent_at, round_trip, in_flight);
+        }
         self.progress_at = self.now;
         self.under_way -= 1;
         if let Some(open) = &mut self.open[place] {
