@@ -1,13 +1,10 @@
-//! Looking again before going to sleep, and giving way after it.
+//! Looking again before going to sleep.
 //!
 //! Waking a thread takes several microseconds, of which whoever sends to it pays the larger part. Looking again saves
 //! that where the next datagram is near, and where nobody else wants the processor. Neither is known beforehand, so a
 //! thread learns it. After looks in vain it sleeps at once the next few times, twice as many after each further vain
 //! ones. When it gave way and came back late, some other program wants the processor: then it does not look again for
 //! a while, twice as long after each further time.
-//!
-//! Who was woken by a first datagram most often took the processor from the thread that sends: it would find little, sleep,
-//! and be woken again. So it gives way once before it looks, unless some other program wants the processor.
 
 use core::time::Duration;
 use std::thread;
@@ -62,15 +59,6 @@ impl Spin {
         looks
     }
 
-    /// Something has ended a sleep: others that want the processor have it first, so that more comes before the next look.
-    pub(crate) fn woken(&mut self) {
-        let woken = Instant::now();
-        if self.gives_way_at(woken) {
-            thread::yield_now();
-            self.was_late(woken, Instant::now());
-        }
-    }
-
     fn found_at(&mut self, now: Instant) {
         if let Some((_, last)) = self.vain.take() {
             self.next_abstention = 1;
@@ -84,7 +72,7 @@ impl Spin {
             self.abstain -= 1;
             return false;
         }
-        if self.rests_at(now) {
+        if self.rest.is_some_and(|(until, _)| now < until) {
             return false;
         }
         let (first, last) = self.vain.unwrap_or((now, now));
@@ -100,15 +88,6 @@ impl Spin {
         }
         self.vain = Some((first, now));
         true
-    }
-
-    /// Whether a thread that was woken gives way.
-    fn gives_way_at(&self, now: Instant) -> bool {
-        !self.limit.is_zero() && !self.rests_at(now)
-    }
-
-    fn rests_at(&self, now: Instant) -> bool {
-        self.rest.is_some_and(|(until, _)| now < until)
     }
 
     /// Whether it gave way at `last` and came back late; then it rests.

@@ -71,15 +71,3 @@ fn while_it_rests_it_sleeps_at_once() {
     spin.found_at(now);
     assert!(!spin.looks_again_at(now), "it came back late, though not in vain");
 }
-
-#[test]
-fn who_was_woken_gives_way_unless_it_rests_or_must_never() {
-    let mut spin = Spin::new(LIMIT);
-    let start = Instant::now();
-    assert!(spin.gives_way_at(start));
-    assert!(spin.was_late(start, start + LATE));
-    let now = start + LATE;
-    assert!(!spin.gives_way_at(now + REST[0] / 2));
-    assert!(spin.gives_way_at(now + REST[0]));
-    assert!(!Spin::new(Duration::ZERO).gives_way_at(start));
-}

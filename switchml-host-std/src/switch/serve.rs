@@ -9,7 +9,7 @@ use switchml_proto::wire::{Class, HEADER_LEN};
 use super::lane::{Lane, Slots};
 use super::outbox::Outbox;
 use super::running::{Leaver, Running};
-use super::{SOCKET, SwitchConfig, SwitchError};
+use super::{SwitchConfig, SwitchError};
 use crate::spin::Spin;
 use crate::transport::{MOST_RECEIVED, Received, RecvBatch};
 
@@ -52,9 +52,6 @@ pub(super) fn serve(
                     return Err(SwitchError::System(error));
                 }
                 _ => {}
-            }
-            if events.iter().any(|event| event.token() == SOCKET) {
-                spin.woken();
             }
         }
         drained = false;

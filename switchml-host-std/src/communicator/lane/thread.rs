@@ -65,9 +65,6 @@ fn serve(session: &Session, id: LaneId, lane: &Mutex<Lane>, mut poll: Poll) -> i
                     transport.register(&poll, SOCKET)?;
                     listens = true;
                 }
-                if events.iter().any(|event| event.token() == SOCKET) {
-                    serving.0.spin.woken();
-                }
                 match serving.0.serve()? {
                     Served::UntilOver => return Ok(()),
                     Served::UntilSleep(sleep) => sleep,
