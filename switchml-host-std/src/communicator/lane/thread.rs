@@ -58,8 +58,10 @@ fn serve(session: &Session, id: LaneId, lane: &Mutex<Lane>, mut poll: Poll) -> i
     let mut listens = false;
     loop {
         let woken = events.iter().any(|event| event.token() == WAKER);
-        let sleep = match Serving::try_begin(lane) {
-            Some(mut serving) if woken || !serving.0.driven => {
+        let mut serving = Serving::try_begin(lane);
+        let driven = serving.as_mut().is_none_or(|serving| core::mem::take(&mut serving.0.driven));
+        let sleep = match serving {
+            Some(mut serving) if woken || !driven => {
                 if !listens {
                     // It tells of what has come before, too.
                     transport.register(&poll, SOCKET)?;
@@ -70,10 +72,7 @@ fn serve(session: &Session, id: LaneId, lane: &Mutex<Lane>, mut poll: Poll) -> i
                     Served::UntilSleep(sleep) => sleep,
                 }
             }
-            driven => {
-                if let Some(mut serving) = driven {
-                    serving.0.driven = false;
-                }
+            _ => {
                 if listens {
                     transport.deregister(&poll)?;
                     listens = false;
