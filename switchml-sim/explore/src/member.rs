@@ -106,7 +106,8 @@ impl Member {
         let snapshot = outcome.unwrap_or_else(|_| {
             step.fault(Fault::Panic);
             // It is left as it was: the fault ends the exploration.
-            self.snapshot.resume(&mut self.slots.clone()).into_snapshot()
+            slots.clone_from(&self.slots);
+            self.snapshot.resume(&mut slots).into_snapshot()
         });
         let Step { now, progress, sent, .. } = step;
         (Self { rank, snapshot, slots, now, progress }, sent)
