@@ -35,7 +35,7 @@ impl Default for RtoConfig {
 pub(crate) struct Rto {
     config: RtoConfig,
     estimate: Option<Estimate>,
-    /// Expiries since the last result.
+    /// How often the timeout is doubled since the last result.
     doublings: u32,
     /// Back-offs that ended since the last round trip was measured.
     unmeasured: u32,
@@ -70,10 +70,17 @@ impl Rto {
         self.estimate.map(|estimate| Duration::from_nanos(estimate.srtt.unsigned_abs()))
     }
 
-    /// A timeout has expired: it doubles (RFC 6298 section 5.5).
-    pub(crate) fn expire(&mut self) {
-        self.doublings = self.doublings.saturating_add(1);
+    /// A timeout has expired. The first time since a result, it becomes four times as long, and says how many packets are
+    /// to be sent again, to see whether any gets through. From then on it doubles (RFC 6298 section 5.5), and all that are due
+    /// are to be sent again.
+    pub(crate) fn expire(&mut self) -> Expiry {
+        let expiry = match self.doublings {
+            0 => Expiry::Probe { packets: 1u32.checked_shl(self.unmeasured).unwrap_or(u32::MAX) },
+            _ => Expiry::All,
+        };
+        self.doublings = self.doublings.saturating_add(if expiry == Expiry::All { 1 } else { 2 });
         self.update();
+        expiry
     }
 
     /// A result was accepted. `round_trip` is none if its packet was sent more than once (Karn's rule);
@@ -134,6 +141,15 @@ impl Rto {
         let factor = 1u32.checked_shl(level).unwrap_or(u32::MAX);
         self.current = self.base().saturating_mul(factor).min(self.config.ceiling);
     }
+}
+
+/// What is to be sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Expiry {
+    /// No more than this many.
+    Probe { packets: u32 },
+    /// All that are due.
+    All,
 }
 
 /// Whether a result ended a back-off.

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use super::{BackOff, Rto, RtoConfig};
+use super::{BackOff, Expiry, Rto, RtoConfig};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -42,7 +42,7 @@ fn t6_floor_and_ceiling_hold() {
     let mut rto = learned(MS / 10);
     assert_eq!(rto.current(), RtoConfig::DEFAULT.floor);
     for _ in 0..100 {
-        rto.expire();
+        let _ = rto.expire();
     }
     assert_eq!(rto.current(), RtoConfig::DEFAULT.ceiling);
     let long = learned(Duration::MAX);
@@ -52,13 +52,13 @@ fn t6_floor_and_ceiling_hold() {
 }
 
 #[test]
-fn t6_each_expiry_doubles_and_any_result_ends_it() {
+fn t6_the_first_expiry_is_a_probe_and_each_later_one_doubles_until_a_result() {
     for round_trip in [None, Some(MS / 10)] {
         let mut rto = learned(MS / 10);
-        rto.expire();
-        assert_eq!(rto.current(), 4 * MS);
-        rto.expire();
+        assert_eq!(rto.expire(), Expiry::Probe { packets: 1 });
         assert_eq!(rto.current(), 8 * MS);
+        assert_eq!(rto.expire(), Expiry::All);
+        assert_eq!(rto.current(), 16 * MS);
         assert_eq!(rto.accept(round_trip, 1), BackOff::Ended);
         assert_eq!(rto.current(), 2 * MS);
         assert_eq!(rto.accept(round_trip, 1), BackOff::None);
@@ -69,7 +69,7 @@ fn t6_each_expiry_doubles_and_any_result_ends_it() {
 fn t6_karn_results_of_packets_sent_twice_measure_nothing() {
     let mut rto = learned(MS / 10);
     let srtt = rto.srtt();
-    rto.expire();
+    let _ = rto.expire();
     rto.accept(None, 1);
     assert_eq!(rto.srtt(), srtt);
 }
@@ -78,7 +78,7 @@ fn t6_karn_results_of_packets_sent_twice_measure_nothing() {
 fn t6_back_offs_that_end_unmeasured_again_and_again_leave_a_longer_timeout() {
     let mut rto = learned(MS / 10);
     for (ended, expected) in [2, 4, 4, 8, 8, 8, 8, 16].into_iter().enumerate() {
-        rto.expire();
+        assert_eq!(rto.expire(), Expiry::Probe { packets: 1 << ended });
         rto.accept(None, 1);
         assert_eq!(rto.current(), expected * MS, "after {} back-offs", ended + 1);
     }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::Worker;
 use super::outcome::{Failure, Waiting};
 use super::slots::{Queue, Sendings, Slot};
+use crate::rtt::Expiry;
 use crate::time::Instant;
 
 impl Worker<'_> {
@@ -21,13 +22,21 @@ impl Worker<'_> {
         }
         // Packets that would be due soon go along. Otherwise those sent a microsecond apart would each double the
         // back-off, and the last ones of a window wait for seconds.
-        let soon = self.now + self.rto.current() / 4;
-        while let Some(index) = self.slots.first(Queue::InFlight)
-            && self.deadline_of(self.slots.get(index)) <= soon
+        let timeout = self.rto.current();
+        let soon = self.now + timeout / 4;
+        let mut left = match self.rto.expire() {
+            Expiry::Probe { packets } => packets,
+            Expiry::All => u32::MAX,
+        };
+        while left > 0
+            && let Some(index) = self.slots.first(Queue::InFlight)
+            && self.slots.get(index).sent_at.max(self.resumed_at) + timeout <= soon
         {
             self.slots.enqueue(index, Queue::TimedOut);
+            left -= 1;
         }
-        self.rto.expire();
+        // Those that a probe leaves in flight wait for what it brings.
+        self.resumed_at = self.now;
         self.stats.expiries += 1;
     }
 

@@ -154,7 +154,8 @@ pub struct Worker<'s> {
     oldest: Seq,
     congestion: Congestion,
     rto: Rto,
-    /// Deadlines count from here for packets sent before: the end of the last back-off, or the last result that came in turn.
+    /// Deadlines count from here for packets sent before: the last expiry, the end of the last back-off, or the last result
+    /// that came in turn.
     resumed_at: Instant,
     /// When a result was last accepted, or the first packet under way was sent (T-8).
     progress_at: Instant,

@@ -135,7 +135,7 @@ pub struct Stats {
     pub timeouts: u64,
     /// Packets sent again because later ones were answered (T-9).
     pub overtaken: u64,
-    /// Times that the back-off doubled.
+    /// Times that the retransmission timeout passed.
     pub expiries: u64,
     /// Results accepted.
     pub accepted: u64,

@@ -257,7 +257,9 @@ fn t3_a_packet_is_built_again_with_the_same_exponent() {
     assert!(matches!(received, Received::Exponent { .. }));
     let carrying = sendable(&mut worker, Instant::ZERO);
     worker.handle_timeout(at(50 * MS));
-    let again = sendable(&mut worker, at(50 * MS));
+    assert_eq!(seqs(&sendable(&mut worker, at(50 * MS))), [0], "a probe");
+    worker.handle_timeout(at(100 * MS));
+    let again = sendable(&mut worker, at(100 * MS));
     let same = again.iter().find(|transmit| transmit.header().seq == carrying[0].header().seq).unwrap();
     assert_eq!((same.encode(), same.scan()), (carrying[0].encode(), carrying[0].scan()));
     assert_eq!((same.encode().unwrap().exponent(), same.cause()), (77, Cause::Timeout));

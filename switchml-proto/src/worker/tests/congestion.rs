@@ -33,8 +33,10 @@ fn t10_packets_taken_for_lost_are_not_in_flight() {
     worker.start(integers(64), Instant::ZERO).unwrap();
     sendable(&mut worker, Instant::ZERO);
     worker.handle_timeout(at(50 * MS));
-    let again = sendable(&mut worker, at(50 * MS));
-    assert_eq!(numbers(&again), (0..LIMIT as u32).collect::<Vec<_>>());
+    assert_eq!(numbers(&sendable(&mut worker, at(50 * MS))), [0], "a probe");
+    worker.handle_timeout(at(250 * MS));
+    let again = sendable(&mut worker, at(250 * MS));
+    assert_eq!(numbers(&again), (1..LIMIT as u32).chain([0]).collect::<Vec<_>>());
     assert!(again.iter().all(Transmit::is_retransmission));
 }
 

@@ -23,20 +23,45 @@ fn t6_an_unanswered_packet_is_sent_again_at_its_deadline_and_not_before() {
     let again = sendable(&mut worker, at(50 * MS));
     assert_eq!(again[0].header(), sent[0].header());
     assert!(again[0].is_retransmission() && !sent[0].is_retransmission());
-    assert_eq!(worker.poll_timeout(), Some(at(150 * MS)), "twice as long");
+    assert_eq!(worker.poll_timeout(), Some(at(250 * MS)), "four times as long");
     assert_eq!((worker.stats().sent, worker.stats().timeouts, worker.stats().expiries), (1, 1, 1));
 }
 
 #[test]
-fn t6_packets_due_together_double_the_back_off_once() {
+fn t6_the_first_expiry_sends_the_oldest_packet_and_the_next_one_all_that_are_due() {
     let mut worker = worker(4);
     worker.start(integers(4), Instant::ZERO).unwrap();
     for i in 0..4 {
         assert!(worker.poll_transmit(at(i * MS)).is_some());
     }
     worker.handle_timeout(at(50 * MS));
-    assert_eq!((worker.stats().expiries, sendable(&mut worker, at(50 * MS)).len()), (1, 4));
-    assert_eq!(worker.rto(), 100 * MS);
+    assert_eq!((worker.stats().expiries, worker.rto()), (1, 200 * MS));
+    assert_eq!(seqs(&sendable(&mut worker, at(50 * MS))), [0]);
+    // Those sent in the same milliseconds double the back-off once.
+    assert_eq!(worker.poll_timeout(), Some(at(250 * MS)));
+    worker.handle_timeout(at(250 * MS));
+    assert_eq!((worker.stats().expiries, worker.rto()), (2, 400 * MS));
+    assert_eq!(seqs(&sendable(&mut worker, at(250 * MS))), [1, 2, 3, 0]);
+}
+
+#[test]
+fn t6_a_whole_window_that_is_lost_is_sent_again_in_steps_of_twice_as_many() {
+    let mut worker = worker(16);
+    worker.start(integers(16), Instant::ZERO).unwrap();
+    sendable(&mut worker, Instant::ZERO);
+    let mut now = Instant::ZERO;
+    for step in [1, 2, 4, 8, 1] {
+        now = worker.poll_timeout().unwrap();
+        worker.handle_timeout(now);
+        let again = sendable(&mut worker, now);
+        assert_eq!(again.len(), step);
+        now = now + MS;
+        for packet in &again {
+            answer(&mut worker, now, packet);
+        }
+    }
+    assert!(now < at(800 * MS), "{now:?}");
+    assert_eq!(worker.poll_event(), Some(Event::Finished(CollectiveId(0))));
 }
 
 #[test]
@@ -46,7 +71,7 @@ fn t6_the_end_of_a_back_off_gives_all_under_way_a_new_timeout() {
     let sent = sendable(&mut worker, Instant::ZERO);
     worker.handle_timeout(at(50 * MS));
     sendable(&mut worker, at(50 * MS));
-    answer(&mut worker, at(120 * MS), &sent[2]);
+    answer(&mut worker, at(120 * MS), &sent[0]);
     assert_eq!((worker.rto(), worker.poll_timeout()), (50 * MS, Some(at(170 * MS))));
 }
 
@@ -175,13 +200,14 @@ fn t9_results_of_packets_sent_twice_overtake_nothing() {
     let mut worker = worker(2);
     worker.start(integers(2), Instant::ZERO).unwrap();
     assert!(worker.poll_transmit(Instant::ZERO).is_some());
-    let second = worker.poll_transmit(at(20 * MS)).unwrap();
+    assert!(worker.poll_transmit(at(20 * MS)).is_some());
     worker.handle_timeout(at(50 * MS));
-    assert_eq!(sendable(&mut worker, at(50 * MS)).len(), 1);
-    worker.handle_timeout(at(120 * MS));
-    assert_eq!(sendable(&mut worker, at(120 * MS)).len(), 1);
-    answer(&mut worker, at(121 * MS), &second);
-    assert_eq!(worker.poll_transmit(at(121 * MS)), None);
+    let first = worker.poll_transmit(at(50 * MS)).unwrap();
+    worker.handle_timeout(at(250 * MS));
+    assert_eq!(seqs(&[worker.poll_transmit(at(250 * MS)).unwrap()]), [1]);
+    assert_eq!(worker.poll_transmit(at(270 * MS)), Some(first));
+    answer(&mut worker, at(271 * MS), &first);
+    assert_eq!(worker.poll_transmit(at(271 * MS)), None);
 }
 
 #[test]
