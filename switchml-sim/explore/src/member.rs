@@ -48,7 +48,7 @@ pub(crate) enum Input {
     Start,
     /// It hands one packet to the network.
     Send,
-    /// All its timers run out.
+    /// Its timers run out, until all that is under way was due.
     Timeout,
     /// It may have so many packets in flight from now on.
     Flight(u32),
@@ -143,10 +143,7 @@ impl Step<'_> {
         match input {
             Input::Start => self.start(worker),
             Input::Send => self.send(worker),
-            Input::Timeout => {
-                self.now += LATER;
-                worker.handle_timeout(self.now);
-            }
+            Input::Timeout => self.time_out(worker),
             Input::Flight(packets) => worker.set_congestion_window(packets),
             Input::Arrival(result) => {
                 let result = results.get(result);
@@ -159,6 +156,19 @@ impl Step<'_> {
                 self.fail(failure);
             }
         }
+        self.send_if_prompt(worker);
+    }
+
+    /// As often as it takes until all that is under way was due: the first time it may be a part only (T-6).
+    fn time_out(&mut self, worker: &mut Worker<'_>) {
+        for _ in 0..=self.scenario.window {
+            self.now += LATER;
+            worker.handle_timeout(self.now);
+            self.send_if_prompt(worker);
+        }
+    }
+
+    fn send_if_prompt(&mut self, worker: &mut Worker<'_>) {
         if self.scenario.sending == Sending::Prompt {
             while self.has_output(worker) {
                 self.send(worker);
