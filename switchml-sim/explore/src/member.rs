@@ -38,6 +38,8 @@ pub(crate) struct Progress {
     pub(crate) accepted: u32,
     /// Chunks of the list whose result was written over their input, by number.
     pub(crate) delivered: u32,
+    /// The most packets in flight, where the schedule says so.
+    flight: Option<u32>,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -144,10 +146,14 @@ impl Step<'_> {
             Input::Start => self.start(worker),
             Input::Send => self.send(worker),
             Input::Timeout => self.time_out(worker),
-            Input::Flight(packets) => worker.set_congestion_window(packets),
+            Input::Flight(packets) => {
+                self.progress.flight = Some(packets);
+                self.keep_flight(worker);
+            }
             Input::Arrival(result) => {
                 let result = results.get(result);
                 self.receive(worker, result.number, &result.datagram);
+                self.keep_flight(worker);
             }
         }
         while let Some(event) = worker.poll_event() {
@@ -157,6 +163,13 @@ impl Step<'_> {
             }
         }
         self.send_if_prompt(worker);
+    }
+
+    /// What results did to the congestion window is undone: the schedule alone says what it is.
+    fn keep_flight(&self, worker: &mut Worker<'_>) {
+        if let Some(packets) = self.progress.flight {
+            worker.set_congestion_window(packets);
+        }
     }
 
     /// As often as it takes until all that is under way was due: the first time it may be a part only (T-6).
