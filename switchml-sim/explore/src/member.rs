@@ -38,6 +38,8 @@ pub(crate) struct Progress {
     pub(crate) accepted: u32,
     /// Chunks of the list whose result was written over their input, by number.
     pub(crate) delivered: u32,
+    /// The most packets in flight, where the schedule says so.
+    flight: Option<u32>,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) enum Input {
     Start,
     /// It hands one packet to the network.
     Send,
-    /// All its timers run out.
+    /// Its timers run out, until all that is under way was due.
     Timeout,
     /// It may have so many packets in flight from now on.
     Flight(u32),
@@ -106,7 +108,8 @@ impl Member {
         let snapshot = outcome.unwrap_or_else(|_| {
             step.fault(Fault::Panic);
             // It is left as it was: the fault ends the exploration.
-            self.snapshot.resume(&mut self.slots.clone()).into_snapshot()
+            slots.clone_from(&self.slots);
+            self.snapshot.resume(&mut slots).into_snapshot()
         });
         let Step { now, progress, sent, .. } = step;
         (Self { rank, snapshot, slots, now, progress }, sent)
@@ -142,14 +145,15 @@ impl Step<'_> {
         match input {
             Input::Start => self.start(worker),
             Input::Send => self.send(worker),
-            Input::Timeout => {
-                self.now += LATER;
-                worker.handle_timeout(self.now);
+            Input::Timeout => self.time_out(worker),
+            Input::Flight(packets) => {
+                self.progress.flight = Some(packets);
+                self.keep_flight(worker);
             }
-            Input::Flight(packets) => worker.set_congestion_window(packets),
             Input::Arrival(result) => {
                 let result = results.get(result);
                 self.receive(worker, result.number, &result.datagram);
+                self.keep_flight(worker);
             }
         }
         while let Some(event) = worker.poll_event() {
@@ -158,6 +162,26 @@ impl Step<'_> {
                 self.fail(failure);
             }
         }
+        self.send_if_prompt(worker);
+    }
+
+    /// What results did to the congestion window is undone: the schedule alone says what it is.
+    fn keep_flight(&self, worker: &mut Worker<'_>) {
+        if let Some(packets) = self.progress.flight {
+            worker.set_congestion_window(packets);
+        }
+    }
+
+    /// As often as it takes until all that is under way was due: the first time it may be a part only (T-6).
+    fn time_out(&mut self, worker: &mut Worker<'_>) {
+        for _ in 0..=self.scenario.window {
+            self.now += LATER;
+            worker.handle_timeout(self.now);
+            self.send_if_prompt(worker);
+        }
+    }
+
+    fn send_if_prompt(&mut self, worker: &mut Worker<'_>) {
         if self.scenario.sending == Sending::Prompt {
             while self.has_output(worker) {
                 self.send(worker);
