@@ -5,8 +5,9 @@ use switchml_proto::aggregator::{Aggregator, InstallError, PhaseStatus, Port, Re
 use switchml_proto::wire::Packet;
 use switchml_proto::{ChunkSize, Rank, Seq};
 
-use crate::lane::{Outcome, datagram, deliver, join, session, with_aggregator};
-use crate::oracle::{Contribution, Oracle};
+use switchml_sim::oracle::{Answer, Contribution, Lane, Verdict};
+
+use crate::lane::{datagram, deliver, join, session, with_aggregator};
 
 /// Slots of the pool; two jobs of the largest window fit beside each other.
 const SLOTS: u16 = 17;
@@ -95,7 +96,7 @@ fn play(input: &mut Unstructured<'_>, aggregator: &mut Aggregator<'_>) -> Result
 struct Job {
     session: Session,
     ports: Vec<Port>,
-    oracle: Oracle,
+    oracle: Lane,
     /// The highest seq that began a phase, counted from 2^32 so that none is negative.
     highest: u64,
     /// For each rank, how often each outcome is expected, by its name in the counters.
@@ -118,7 +119,7 @@ impl Job {
         assert_eq!(again, Err(InstallError::JobInstalled));
         assert_eq!(aggregator.bind(session.job, Rank::ZERO), Err(InstallError::RankBound));
         let highest = (1 << 32) + u64::from(initial);
-        let oracle = Oracle::new(n, window as u64, highest);
+        let oracle = Lane::new(n, window as u64, highest);
         let names = ["consumed", "multicast", "retransmitted", "ignored"].into_iter().chain(Reject::NAMES);
         let tally: Vec<_> = names.filter(|&name| name != "unknown_source").map(|name| (name, 0)).collect();
         Ok(Self { session, ports, oracle, highest, tallies: vec![tally; n] })
@@ -150,15 +151,15 @@ impl Job {
         let before: Vec<_> = aggregator.dump(self.session.job).collect();
         assert_eq!(deliver(aggregator, &self.ports, rank, octets), expected);
         let after: Vec<_> = aggregator.dump(self.session.job).collect();
-        if let Outcome::Reject | Outcome::Ignore | Outcome::Unicast(_) = expected {
+        if let Verdict::Reject | Verdict::Ignore | Verdict::Unicast = expected.verdict {
             assert_eq!(before, after, "it changes nothing");
         }
         if let Ok(packet) = Packet::parse(octets)
-            && expected != Outcome::Reject
+            && expected.verdict != Verdict::Reject
         {
-            match (aggregator.phase(self.session.job, packet.header().seq), expected) {
-                (PhaseStatus::Complete, Outcome::Unicast(_) | Outcome::Multicast(_)) => {}
-                (PhaseStatus::Open { seen }, Outcome::Consume | Outcome::Ignore) => {
+            match (aggregator.phase(self.session.job, packet.header().seq), expected.verdict) {
+                (PhaseStatus::Complete, Verdict::Unicast | Verdict::Multicast) => {}
+                (PhaseStatus::Open { seen }, Verdict::Consume | Verdict::Ignore) => {
                     assert!(seen.iter().any(|seen| seen.index() == rank));
                     let waits = aggregator.missing(self.session.job);
                     assert!(!waits.is_empty(), "an open phase waits for somebody");
@@ -169,8 +170,8 @@ impl Job {
     }
 
     /// What must come of a datagram, read octet by octet as section 2 says, and the name that it is counted under.
-    fn expect(&mut self, rank: usize, octets: &[u8]) -> (&'static str, Outcome) {
-        let reject = |name| (name, Outcome::Reject);
+    fn expect(&mut self, rank: usize, octets: &[u8]) -> (&'static str, Answer) {
+        let reject = |name| (name, Answer { verdict: Verdict::Reject, reply: None });
         let Some((header, elements)) = octets.split_first_chunk::<10>() else { return reject("malformed") };
         let &[kind, job, s0, s1, s2, s3, slot_high, slot_low, exponent, digest] = header;
         let size = kind & 7;
@@ -202,18 +203,18 @@ impl Job {
         // Of the seqs with these 32 bits the one next to those under way.
         let distance = seq.wrapping_sub(self.highest as u32) as i32;
         let seq = self.highest.wrapping_add_signed(distance.into());
-        let outcome = self.oracle.deliver(seq, rank, &contribution, header);
-        if outcome != Outcome::Reject {
+        let answer = self.oracle.deliver(seq, rank, &contribution, header);
+        if answer.verdict != Verdict::Reject {
             self.highest = self.highest.max(seq);
         }
-        let name = match outcome {
-            Outcome::Consume => "consumed",
-            Outcome::Multicast(_) => "multicast",
-            Outcome::Unicast(_) => "retransmitted",
-            Outcome::Ignore => "ignored",
-            Outcome::Reject => "stale",
+        let name = match answer.verdict {
+            Verdict::Consume => "consumed",
+            Verdict::Multicast => "multicast",
+            Verdict::Unicast => "retransmitted",
+            Verdict::Ignore => "ignored",
+            Verdict::Reject => "stale",
         };
-        (name, outcome)
+        (name, answer)
     }
 
     fn check_counters(&self, aggregator: &Aggregator<'_>) {

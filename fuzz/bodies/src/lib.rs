@@ -14,11 +14,9 @@
 
 mod aggregator_ops;
 mod control_ops;
-// The naive aggregator that the tests of the aggregator have too, and what drives both.
+// What drives the aggregator in its own tests too.
 #[path = "../../../switchml-proto/tests/aggregator/lane.rs"]
 mod lane;
-#[path = "../../../switchml-proto/tests/aggregator/oracle.rs"]
-mod oracle;
 mod packet_parse;
 mod pair_lossy;
 // The tensors with exact arithmetic of the worker's tests.

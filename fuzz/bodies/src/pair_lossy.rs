@@ -7,8 +7,9 @@ use switchml_proto::aggregator::{Aggregator, Port, Session};
 use switchml_proto::numeric::{ElementType, Reduction, ScalingFactor};
 use switchml_proto::worker::{Collective, Config, Conversion, Event, Received, Slot, Worker};
 use switchml_proto::{ChunkSize, Instant, LaneCount, LaneId, Rank};
+use switchml_sim::oracle::{Answer, Verdict};
 
-use crate::lane::{Outcome, deliver, join, session, with_aggregator};
+use crate::lane::{deliver, join, session, with_aggregator};
 use crate::random::Random;
 use crate::tensors::{Reference, Tensors};
 
@@ -211,13 +212,13 @@ impl Run<'_, '_, '_, '_> {
         match &self.network[which] {
             Flight::Up(rank, datagram) => {
                 let (rank, datagram) = (*rank, datagram.clone());
-                match deliver(self.aggregator, &self.ports, rank, &datagram) {
-                    Outcome::Consume | Outcome::Ignore | Outcome::Reject => {}
-                    Outcome::Unicast(result) => self.network.push(Flight::Down(rank, result)),
-                    Outcome::Multicast(result) => {
-                        let ranks = self.session.world_size.ranks();
-                        self.network.extend(ranks.map(|rank| Flight::Down(rank.index(), result.clone())));
-                    }
+                let Answer { verdict, reply } = deliver(self.aggregator, &self.ports, rank, &datagram);
+                let Some(result) = reply else { return };
+                if verdict == Verdict::Unicast {
+                    self.network.push(Flight::Down(rank, result));
+                } else {
+                    let ranks = self.session.world_size.ranks();
+                    self.network.extend(ranks.map(|rank| Flight::Down(rank.index(), result.clone())));
                 }
             }
             Flight::Down(rank, datagram) => {

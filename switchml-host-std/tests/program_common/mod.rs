@@ -81,14 +81,12 @@ impl Running {
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.child.id();
         let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
-        let mut children: Vec<u32> = threads
+        threads
             .flat_map(|thread| {
                 let children = fs::read_to_string(thread.unwrap().path().join("children")).unwrap();
                 children.split_whitespace().map(|child| child.parse().unwrap()).collect::<Vec<_>>()
             })
-            .collect();
-        children.sort_unstable();
-        children
+            .collect()
     }
 
     /// Kills it, as SIGKILL does.
