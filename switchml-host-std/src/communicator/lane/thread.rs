@@ -59,9 +59,9 @@ fn serve(session: &Session, id: LaneId, lane: &Mutex<Lane>, mut poll: Poll) -> i
     loop {
         let woken = events.iter().any(|event| event.token() == WAKER);
         let mut serving = Serving::try_begin(lane);
-        let driven = serving.as_mut().is_none_or(|serving| core::mem::take(&mut serving.0.driven));
+        let serves = serving.as_mut().is_some_and(|serving| takes_over(woken, &mut serving.0.driven));
         let sleep = match serving {
-            Some(mut serving) if woken || !driven => {
+            Some(mut serving) if serves => {
                 if !listens {
                     // It tells of what has come before, too.
                     transport.register(&poll, SOCKET)?;
@@ -85,6 +85,13 @@ fn serve(session: &Session, id: LaneId, lane: &Mutex<Lane>, mut poll: Poll) -> i
             _ => {}
         }
     }
+}
+
+/// Whether the thread serves a lane that nobody else serves just now: if it was woken to do so, or no caller has `driven` the
+/// lane since it was asked last.
+const fn takes_over(woken: bool, driven: &mut bool) -> bool {
+    let was_driven = core::mem::replace(driven, false);
+    woken || !was_driven
 }
 
 /// Why a lane's thread stops serving.
@@ -111,5 +118,20 @@ impl Lane {
                 return Ok(Served::UntilSleep(deadline.map(|deadline| self.session.clock.until(deadline))));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_over;
+
+    #[test]
+    fn a_thread_that_was_woken_to_serve_goes_on_until_a_caller_drives_the_lane_again() {
+        let mut driven = true;
+        assert!(takes_over(true, &mut driven), "a caller has handed over");
+        assert!(takes_over(false, &mut driven), "a datagram came");
+        driven = true;
+        assert!(!takes_over(false, &mut driven), "callers serve it");
+        assert!(takes_over(false, &mut driven), "none has for a while");
     }
 }
