@@ -79,8 +79,8 @@ impl Congestion {
         self.limit = packets.clamp(1, self.window) * PACKET;
     }
 
-    /// A result with elements was accepted, of a packet last sent at `sent_at`; `in_flight` packets were in flight until then. The round trip is
-    /// none if the packet was sent more than once.
+    /// A result with elements was accepted, of a packet last sent at `sent_at`; `in_flight` packets were in flight until
+    /// then. The round trip is none if the packet was sent more than once.
     pub(super) fn accept(
         &mut self,
         now: Instant,

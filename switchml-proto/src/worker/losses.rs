@@ -31,7 +31,7 @@ impl Worker<'_> {
         });
         while left > 0
             && let Some(index) = self.slots.first(Queue::InFlight)
-            && self.slots.get(index).sent_at.max(self.resumed_at) + timeout <= soon
+            && self.due(self.slots.get(index), timeout) <= soon
         {
             self.slots.enqueue(index, Queue::TimedOut);
             left -= 1;
@@ -59,10 +59,11 @@ impl Worker<'_> {
 
     /// When the first packet under way is due, of those that are not queued already.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.slots.first(Queue::InFlight).map(|index| self.deadline_of(self.slots.get(index)))
+        self.slots.first(Queue::InFlight).map(|index| self.due(self.slots.get(index), self.rto.current()))
     }
 
-    fn deadline_of(&self, slot: &Slot) -> Instant {
-        slot.sent_at.max(self.resumed_at) + self.rto.current()
+    /// When a packet in flight is due under this timeout.
+    fn due(&self, slot: &Slot, timeout: Duration) -> Instant {
+        slot.sent_at.max(self.resumed_at) + timeout
     }
 }

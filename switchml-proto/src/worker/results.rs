@@ -113,12 +113,12 @@ impl Worker<'_> {
         if let Some(cell) = plan.cell_written(packet) {
             self.slots.get_mut(cell).cells[place] = header.exponent;
         }
-        self.accept(place, &plan, packet, index);
+        self.accept(place, &plan, packet, index, size);
         received
     }
 
     /// T-5: a result frees its slot, and may make packets sendable.
-    fn accept(&mut self, place: usize, plan: &Plan, packet: u32, index: usize) {
+    fn accept(&mut self, place: usize, plan: &Plan, packet: u32, index: usize, size: PayloadSize) {
         let window = self.config.layout.window().get().into();
         let slot = self.slots.get_mut(index);
         let sent_at = slot.sent_at;
@@ -140,7 +140,7 @@ impl Worker<'_> {
             self.resumed_at = self.now;
         }
         // Packets without elements are so short that they say nothing of how many others fit the path.
-        if plan.content(packet).chunk.is_some() {
+        if size != PayloadSize::ExponentOnly {
             self.congestion.accept(self.now, sent_at, round_trip, in_flight);
         }
         self.progress_at = self.now;
